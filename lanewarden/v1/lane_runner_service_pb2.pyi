@@ -1,0 +1,338 @@
+import datetime
+
+from google.protobuf import timestamp_pb2 as _timestamp_pb2
+from lanewarden.v1 import escalation_pb2 as _escalation_pb2
+from lanewarden.v1 import message_pb2 as _message_pb2
+from lanewarden.v1 import rules_pb2 as _rules_pb2
+from lanewarden.v1 import task_pb2 as _task_pb2
+from google.protobuf.internal import containers as _containers
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class SubmitTaskRequest(_message.Message):
+    __slots__ = ("request_id", "spec", "on_behalf_of")
+    REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    SPEC_FIELD_NUMBER: _ClassVar[int]
+    ON_BEHALF_OF_FIELD_NUMBER: _ClassVar[int]
+    request_id: str
+    spec: _task_pb2.TaskSpec
+    on_behalf_of: _task_pb2.Actor
+    def __init__(self, request_id: _Optional[str] = ..., spec: _Optional[_Union[_task_pb2.TaskSpec, _Mapping]] = ..., on_behalf_of: _Optional[_Union[_task_pb2.Actor, _Mapping]] = ...) -> None: ...
+
+class SubmitTaskResponse(_message.Message):
+    __slots__ = ("task",)
+    TASK_FIELD_NUMBER: _ClassVar[int]
+    task: _task_pb2.Task
+    def __init__(self, task: _Optional[_Union[_task_pb2.Task, _Mapping]] = ...) -> None: ...
+
+class SendInputRequest(_message.Message):
+    __slots__ = ("request_id", "task_id", "text", "on_behalf_of")
+    REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    TASK_ID_FIELD_NUMBER: _ClassVar[int]
+    TEXT_FIELD_NUMBER: _ClassVar[int]
+    ON_BEHALF_OF_FIELD_NUMBER: _ClassVar[int]
+    request_id: str
+    task_id: str
+    text: str
+    on_behalf_of: _task_pb2.Actor
+    def __init__(self, request_id: _Optional[str] = ..., task_id: _Optional[str] = ..., text: _Optional[str] = ..., on_behalf_of: _Optional[_Union[_task_pb2.Actor, _Mapping]] = ...) -> None: ...
+
+class SendInputResponse(_message.Message):
+    __slots__ = ("message",)
+    MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    message: _message_pb2.Message
+    def __init__(self, message: _Optional[_Union[_message_pb2.Message, _Mapping]] = ...) -> None: ...
+
+class GetTaskRequest(_message.Message):
+    __slots__ = ("task_id",)
+    TASK_ID_FIELD_NUMBER: _ClassVar[int]
+    task_id: str
+    def __init__(self, task_id: _Optional[str] = ...) -> None: ...
+
+class GetTaskResponse(_message.Message):
+    __slots__ = ("task", "messages")
+    TASK_FIELD_NUMBER: _ClassVar[int]
+    MESSAGES_FIELD_NUMBER: _ClassVar[int]
+    task: _task_pb2.Task
+    messages: _containers.RepeatedCompositeFieldContainer[_message_pb2.Message]
+    def __init__(self, task: _Optional[_Union[_task_pb2.Task, _Mapping]] = ..., messages: _Optional[_Iterable[_Union[_message_pb2.Message, _Mapping]]] = ...) -> None: ...
+
+class ListTasksRequest(_message.Message):
+    __slots__ = ("states", "lane", "page_size", "page_token")
+    STATES_FIELD_NUMBER: _ClassVar[int]
+    LANE_FIELD_NUMBER: _ClassVar[int]
+    PAGE_SIZE_FIELD_NUMBER: _ClassVar[int]
+    PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    states: _containers.RepeatedScalarFieldContainer[_task_pb2.TaskState]
+    lane: str
+    page_size: int
+    page_token: str
+    def __init__(self, states: _Optional[_Iterable[_Union[_task_pb2.TaskState, str]]] = ..., lane: _Optional[str] = ..., page_size: _Optional[int] = ..., page_token: _Optional[str] = ...) -> None: ...
+
+class ListTasksResponse(_message.Message):
+    __slots__ = ("tasks", "next_page_token")
+    TASKS_FIELD_NUMBER: _ClassVar[int]
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    tasks: _containers.RepeatedCompositeFieldContainer[_task_pb2.Task]
+    next_page_token: str
+    def __init__(self, tasks: _Optional[_Iterable[_Union[_task_pb2.Task, _Mapping]]] = ..., next_page_token: _Optional[str] = ...) -> None: ...
+
+class ListLanesRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class ListLanesResponse(_message.Message):
+    __slots__ = ("lanes",)
+    LANES_FIELD_NUMBER: _ClassVar[int]
+    lanes: _containers.RepeatedCompositeFieldContainer[Lane]
+    def __init__(self, lanes: _Optional[_Iterable[_Union[Lane, _Mapping]]] = ...) -> None: ...
+
+class Lane(_message.Message):
+    __slots__ = ("lane", "task_id", "queued", "held")
+    LANE_FIELD_NUMBER: _ClassVar[int]
+    TASK_ID_FIELD_NUMBER: _ClassVar[int]
+    QUEUED_FIELD_NUMBER: _ClassVar[int]
+    HELD_FIELD_NUMBER: _ClassVar[int]
+    lane: str
+    task_id: str
+    queued: int
+    held: int
+    def __init__(self, lane: _Optional[str] = ..., task_id: _Optional[str] = ..., queued: _Optional[int] = ..., held: _Optional[int] = ...) -> None: ...
+
+class WatchTasksRequest(_message.Message):
+    __slots__ = ("task_id",)
+    TASK_ID_FIELD_NUMBER: _ClassVar[int]
+    task_id: str
+    def __init__(self, task_id: _Optional[str] = ...) -> None: ...
+
+class WatchTasksResponse(_message.Message):
+    __slots__ = ("task",)
+    TASK_FIELD_NUMBER: _ClassVar[int]
+    task: _task_pb2.Task
+    def __init__(self, task: _Optional[_Union[_task_pb2.Task, _Mapping]] = ...) -> None: ...
+
+class TailLogRequest(_message.Message):
+    __slots__ = ("task_id", "attempt", "follow")
+    TASK_ID_FIELD_NUMBER: _ClassVar[int]
+    ATTEMPT_FIELD_NUMBER: _ClassVar[int]
+    FOLLOW_FIELD_NUMBER: _ClassVar[int]
+    task_id: str
+    attempt: int
+    follow: bool
+    def __init__(self, task_id: _Optional[str] = ..., attempt: _Optional[int] = ..., follow: _Optional[bool] = ...) -> None: ...
+
+class TailLogResponse(_message.Message):
+    __slots__ = ("attempt", "data")
+    ATTEMPT_FIELD_NUMBER: _ClassVar[int]
+    DATA_FIELD_NUMBER: _ClassVar[int]
+    attempt: int
+    data: bytes
+    def __init__(self, attempt: _Optional[int] = ..., data: _Optional[bytes] = ...) -> None: ...
+
+class ListHoldsRequest(_message.Message):
+    __slots__ = ("states", "task_id", "page_size", "page_token")
+    STATES_FIELD_NUMBER: _ClassVar[int]
+    TASK_ID_FIELD_NUMBER: _ClassVar[int]
+    PAGE_SIZE_FIELD_NUMBER: _ClassVar[int]
+    PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    states: _containers.RepeatedScalarFieldContainer[_escalation_pb2.HoldState]
+    task_id: str
+    page_size: int
+    page_token: str
+    def __init__(self, states: _Optional[_Iterable[_Union[_escalation_pb2.HoldState, str]]] = ..., task_id: _Optional[str] = ..., page_size: _Optional[int] = ..., page_token: _Optional[str] = ...) -> None: ...
+
+class ListHoldsResponse(_message.Message):
+    __slots__ = ("holds", "next_page_token")
+    HOLDS_FIELD_NUMBER: _ClassVar[int]
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    holds: _containers.RepeatedCompositeFieldContainer[_escalation_pb2.Escalation]
+    next_page_token: str
+    def __init__(self, holds: _Optional[_Iterable[_Union[_escalation_pb2.Escalation, _Mapping]]] = ..., next_page_token: _Optional[str] = ...) -> None: ...
+
+class AcknowledgeRequest(_message.Message):
+    __slots__ = ("request_id", "escalation_id", "expected_by", "note", "on_behalf_of")
+    REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    ESCALATION_ID_FIELD_NUMBER: _ClassVar[int]
+    EXPECTED_BY_FIELD_NUMBER: _ClassVar[int]
+    NOTE_FIELD_NUMBER: _ClassVar[int]
+    ON_BEHALF_OF_FIELD_NUMBER: _ClassVar[int]
+    request_id: str
+    escalation_id: str
+    expected_by: _timestamp_pb2.Timestamp
+    note: str
+    on_behalf_of: _task_pb2.Actor
+    def __init__(self, request_id: _Optional[str] = ..., escalation_id: _Optional[str] = ..., expected_by: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., note: _Optional[str] = ..., on_behalf_of: _Optional[_Union[_task_pb2.Actor, _Mapping]] = ...) -> None: ...
+
+class AcknowledgeResponse(_message.Message):
+    __slots__ = ("escalation",)
+    ESCALATION_FIELD_NUMBER: _ClassVar[int]
+    escalation: _escalation_pb2.Escalation
+    def __init__(self, escalation: _Optional[_Union[_escalation_pb2.Escalation, _Mapping]] = ...) -> None: ...
+
+class SteerRequest(_message.Message):
+    __slots__ = ("request_id", "task_id", "ruling", "instruction", "on_behalf_of")
+    REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    TASK_ID_FIELD_NUMBER: _ClassVar[int]
+    RULING_FIELD_NUMBER: _ClassVar[int]
+    INSTRUCTION_FIELD_NUMBER: _ClassVar[int]
+    ON_BEHALF_OF_FIELD_NUMBER: _ClassVar[int]
+    request_id: str
+    task_id: str
+    ruling: _escalation_pb2.Ruling
+    instruction: _escalation_pb2.Instruction
+    on_behalf_of: _task_pb2.Actor
+    def __init__(self, request_id: _Optional[str] = ..., task_id: _Optional[str] = ..., ruling: _Optional[_Union[_escalation_pb2.Ruling, _Mapping]] = ..., instruction: _Optional[_Union[_escalation_pb2.Instruction, _Mapping]] = ..., on_behalf_of: _Optional[_Union[_task_pb2.Actor, _Mapping]] = ...) -> None: ...
+
+class SteerResponse(_message.Message):
+    __slots__ = ("message", "task")
+    MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    TASK_FIELD_NUMBER: _ClassVar[int]
+    message: _message_pb2.Message
+    task: _task_pb2.Task
+    def __init__(self, message: _Optional[_Union[_message_pb2.Message, _Mapping]] = ..., task: _Optional[_Union[_task_pb2.Task, _Mapping]] = ...) -> None: ...
+
+class CancelTaskRequest(_message.Message):
+    __slots__ = ("request_id", "task_id", "cause", "on_behalf_of")
+    REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    TASK_ID_FIELD_NUMBER: _ClassVar[int]
+    CAUSE_FIELD_NUMBER: _ClassVar[int]
+    ON_BEHALF_OF_FIELD_NUMBER: _ClassVar[int]
+    request_id: str
+    task_id: str
+    cause: str
+    on_behalf_of: _task_pb2.Actor
+    def __init__(self, request_id: _Optional[str] = ..., task_id: _Optional[str] = ..., cause: _Optional[str] = ..., on_behalf_of: _Optional[_Union[_task_pb2.Actor, _Mapping]] = ...) -> None: ...
+
+class CancelTaskResponse(_message.Message):
+    __slots__ = ("task",)
+    TASK_FIELD_NUMBER: _ClassVar[int]
+    task: _task_pb2.Task
+    def __init__(self, task: _Optional[_Union[_task_pb2.Task, _Mapping]] = ...) -> None: ...
+
+class PauseTaskRequest(_message.Message):
+    __slots__ = ("request_id", "task_id", "on_behalf_of")
+    REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    TASK_ID_FIELD_NUMBER: _ClassVar[int]
+    ON_BEHALF_OF_FIELD_NUMBER: _ClassVar[int]
+    request_id: str
+    task_id: str
+    on_behalf_of: _task_pb2.Actor
+    def __init__(self, request_id: _Optional[str] = ..., task_id: _Optional[str] = ..., on_behalf_of: _Optional[_Union[_task_pb2.Actor, _Mapping]] = ...) -> None: ...
+
+class PauseTaskResponse(_message.Message):
+    __slots__ = ("task",)
+    TASK_FIELD_NUMBER: _ClassVar[int]
+    task: _task_pb2.Task
+    def __init__(self, task: _Optional[_Union[_task_pb2.Task, _Mapping]] = ...) -> None: ...
+
+class ResumeTaskRequest(_message.Message):
+    __slots__ = ("request_id", "task_id", "on_behalf_of")
+    REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    TASK_ID_FIELD_NUMBER: _ClassVar[int]
+    ON_BEHALF_OF_FIELD_NUMBER: _ClassVar[int]
+    request_id: str
+    task_id: str
+    on_behalf_of: _task_pb2.Actor
+    def __init__(self, request_id: _Optional[str] = ..., task_id: _Optional[str] = ..., on_behalf_of: _Optional[_Union[_task_pb2.Actor, _Mapping]] = ...) -> None: ...
+
+class ResumeTaskResponse(_message.Message):
+    __slots__ = ("task",)
+    TASK_FIELD_NUMBER: _ClassVar[int]
+    task: _task_pb2.Task
+    def __init__(self, task: _Optional[_Union[_task_pb2.Task, _Mapping]] = ...) -> None: ...
+
+class RetryTaskRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class RetryTaskResponse(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class ReopenTaskRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class ReopenTaskResponse(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class RecordGateRequest(_message.Message):
+    __slots__ = ("request_id", "task_id", "gate", "decision", "note", "on_behalf_of")
+    REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    TASK_ID_FIELD_NUMBER: _ClassVar[int]
+    GATE_FIELD_NUMBER: _ClassVar[int]
+    DECISION_FIELD_NUMBER: _ClassVar[int]
+    NOTE_FIELD_NUMBER: _ClassVar[int]
+    ON_BEHALF_OF_FIELD_NUMBER: _ClassVar[int]
+    request_id: str
+    task_id: str
+    gate: str
+    decision: _task_pb2.GateDecision
+    note: str
+    on_behalf_of: _task_pb2.Actor
+    def __init__(self, request_id: _Optional[str] = ..., task_id: _Optional[str] = ..., gate: _Optional[str] = ..., decision: _Optional[_Union[_task_pb2.GateDecision, str]] = ..., note: _Optional[str] = ..., on_behalf_of: _Optional[_Union[_task_pb2.Actor, _Mapping]] = ...) -> None: ...
+
+class RecordGateResponse(_message.Message):
+    __slots__ = ("task",)
+    TASK_FIELD_NUMBER: _ClassVar[int]
+    task: _task_pb2.Task
+    def __init__(self, task: _Optional[_Union[_task_pb2.Task, _Mapping]] = ...) -> None: ...
+
+class CheckCompletionRequest(_message.Message):
+    __slots__ = ("task_id",)
+    TASK_ID_FIELD_NUMBER: _ClassVar[int]
+    task_id: str
+    def __init__(self, task_id: _Optional[str] = ...) -> None: ...
+
+class CheckCompletionResponse(_message.Message):
+    __slots__ = ("blockers", "state")
+    BLOCKERS_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    blockers: _containers.RepeatedCompositeFieldContainer[_task_pb2.Blocker]
+    state: _task_pb2.TaskState
+    def __init__(self, blockers: _Optional[_Iterable[_Union[_task_pb2.Blocker, _Mapping]]] = ..., state: _Optional[_Union[_task_pb2.TaskState, str]] = ...) -> None: ...
+
+class WakeTaskRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class WakeTaskResponse(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class RelaunchTaskRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class RelaunchTaskResponse(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class SettleTaskRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class SettleTaskResponse(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class ClaimIncidentRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class ClaimIncidentResponse(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class RecordIncidentRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class RecordIncidentResponse(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...

@@ -1,0 +1,394 @@
+import datetime
+
+from google.protobuf import duration_pb2 as _duration_pb2
+from google.protobuf import timestamp_pb2 as _timestamp_pb2
+from lanewarden.v1 import escalation_pb2 as _escalation_pb2
+from lanewarden.v1 import lane_runner_service_pb2 as _lane_runner_service_pb2
+from lanewarden.v1 import message_pb2 as _message_pb2
+from lanewarden.v1 import rules_pb2 as _rules_pb2
+from lanewarden.v1 import task_pb2 as _task_pb2
+from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class RunnerState(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    RUNNER_STATE_UNSPECIFIED: _ClassVar[RunnerState]
+    RUNNER_STATE_LIVE: _ClassVar[RunnerState]
+    RUNNER_STATE_SUSPECT: _ClassVar[RunnerState]
+    RUNNER_STATE_UNREACHABLE: _ClassVar[RunnerState]
+RUNNER_STATE_UNSPECIFIED: RunnerState
+RUNNER_STATE_LIVE: RunnerState
+RUNNER_STATE_SUSPECT: RunnerState
+RUNNER_STATE_UNREACHABLE: RunnerState
+
+class ListEscalationsRequest(_message.Message):
+    __slots__ = ("states", "task_id", "notices", "page_size", "page_token")
+    STATES_FIELD_NUMBER: _ClassVar[int]
+    TASK_ID_FIELD_NUMBER: _ClassVar[int]
+    NOTICES_FIELD_NUMBER: _ClassVar[int]
+    PAGE_SIZE_FIELD_NUMBER: _ClassVar[int]
+    PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    states: _containers.RepeatedScalarFieldContainer[_escalation_pb2.HoldState]
+    task_id: str
+    notices: bool
+    page_size: int
+    page_token: str
+    def __init__(self, states: _Optional[_Iterable[_Union[_escalation_pb2.HoldState, str]]] = ..., task_id: _Optional[str] = ..., notices: _Optional[bool] = ..., page_size: _Optional[int] = ..., page_token: _Optional[str] = ...) -> None: ...
+
+class ListEscalationsResponse(_message.Message):
+    __slots__ = ("escalations", "next_page_token")
+    ESCALATIONS_FIELD_NUMBER: _ClassVar[int]
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    escalations: _containers.RepeatedCompositeFieldContainer[_escalation_pb2.Escalation]
+    next_page_token: str
+    def __init__(self, escalations: _Optional[_Iterable[_Union[_escalation_pb2.Escalation, _Mapping]]] = ..., next_page_token: _Optional[str] = ...) -> None: ...
+
+class GetEscalationRequest(_message.Message):
+    __slots__ = ("escalation_id",)
+    ESCALATION_ID_FIELD_NUMBER: _ClassVar[int]
+    escalation_id: str
+    def __init__(self, escalation_id: _Optional[str] = ...) -> None: ...
+
+class GetEscalationResponse(_message.Message):
+    __slots__ = ("escalation",)
+    ESCALATION_FIELD_NUMBER: _ClassVar[int]
+    escalation: _escalation_pb2.Escalation
+    def __init__(self, escalation: _Optional[_Union[_escalation_pb2.Escalation, _Mapping]] = ...) -> None: ...
+
+class WatchInboxRequest(_message.Message):
+    __slots__ = ("task_id",)
+    TASK_ID_FIELD_NUMBER: _ClassVar[int]
+    task_id: str
+    def __init__(self, task_id: _Optional[str] = ...) -> None: ...
+
+class WatchInboxResponse(_message.Message):
+    __slots__ = ("escalation",)
+    ESCALATION_FIELD_NUMBER: _ClassVar[int]
+    escalation: _escalation_pb2.Escalation
+    def __init__(self, escalation: _Optional[_Union[_escalation_pb2.Escalation, _Mapping]] = ...) -> None: ...
+
+class OperatorServiceAcknowledgeRequest(_message.Message):
+    __slots__ = ("request_id", "escalation_id", "expected_by", "note")
+    REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    ESCALATION_ID_FIELD_NUMBER: _ClassVar[int]
+    EXPECTED_BY_FIELD_NUMBER: _ClassVar[int]
+    NOTE_FIELD_NUMBER: _ClassVar[int]
+    request_id: str
+    escalation_id: str
+    expected_by: _timestamp_pb2.Timestamp
+    note: str
+    def __init__(self, request_id: _Optional[str] = ..., escalation_id: _Optional[str] = ..., expected_by: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., note: _Optional[str] = ...) -> None: ...
+
+class OperatorServiceAcknowledgeResponse(_message.Message):
+    __slots__ = ("escalation", "delivery")
+    ESCALATION_FIELD_NUMBER: _ClassVar[int]
+    DELIVERY_FIELD_NUMBER: _ClassVar[int]
+    escalation: _escalation_pb2.Escalation
+    delivery: _escalation_pb2.DeliveryState
+    def __init__(self, escalation: _Optional[_Union[_escalation_pb2.Escalation, _Mapping]] = ..., delivery: _Optional[_Union[_escalation_pb2.DeliveryState, str]] = ...) -> None: ...
+
+class OperatorServiceSteerRequest(_message.Message):
+    __slots__ = ("request_id", "task_id", "ruling", "instruction")
+    REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    TASK_ID_FIELD_NUMBER: _ClassVar[int]
+    RULING_FIELD_NUMBER: _ClassVar[int]
+    INSTRUCTION_FIELD_NUMBER: _ClassVar[int]
+    request_id: str
+    task_id: str
+    ruling: _escalation_pb2.Ruling
+    instruction: _escalation_pb2.Instruction
+    def __init__(self, request_id: _Optional[str] = ..., task_id: _Optional[str] = ..., ruling: _Optional[_Union[_escalation_pb2.Ruling, _Mapping]] = ..., instruction: _Optional[_Union[_escalation_pb2.Instruction, _Mapping]] = ...) -> None: ...
+
+class OperatorServiceSteerResponse(_message.Message):
+    __slots__ = ("message_id", "delivery", "task")
+    MESSAGE_ID_FIELD_NUMBER: _ClassVar[int]
+    DELIVERY_FIELD_NUMBER: _ClassVar[int]
+    TASK_FIELD_NUMBER: _ClassVar[int]
+    message_id: str
+    delivery: _escalation_pb2.DeliveryState
+    task: _task_pb2.Task
+    def __init__(self, message_id: _Optional[str] = ..., delivery: _Optional[_Union[_escalation_pb2.DeliveryState, str]] = ..., task: _Optional[_Union[_task_pb2.Task, _Mapping]] = ...) -> None: ...
+
+class ListRunnersRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class ListRunnersResponse(_message.Message):
+    __slots__ = ("runners",)
+    RUNNERS_FIELD_NUMBER: _ClassVar[int]
+    runners: _containers.RepeatedCompositeFieldContainer[Runner]
+    def __init__(self, runners: _Optional[_Iterable[_Union[Runner, _Mapping]]] = ...) -> None: ...
+
+class Runner(_message.Message):
+    __slots__ = ("runner_id", "incarnation", "generation", "state", "address", "lanes", "last_seen", "lease_remaining", "taken_sequence", "version")
+    RUNNER_ID_FIELD_NUMBER: _ClassVar[int]
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    GENERATION_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    LANES_FIELD_NUMBER: _ClassVar[int]
+    LAST_SEEN_FIELD_NUMBER: _ClassVar[int]
+    LEASE_REMAINING_FIELD_NUMBER: _ClassVar[int]
+    TAKEN_SEQUENCE_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    runner_id: str
+    incarnation: str
+    generation: int
+    state: RunnerState
+    address: str
+    lanes: _containers.RepeatedScalarFieldContainer[str]
+    last_seen: _timestamp_pb2.Timestamp
+    lease_remaining: _duration_pb2.Duration
+    taken_sequence: int
+    version: str
+    def __init__(self, runner_id: _Optional[str] = ..., incarnation: _Optional[str] = ..., generation: _Optional[int] = ..., state: _Optional[_Union[RunnerState, str]] = ..., address: _Optional[str] = ..., lanes: _Optional[_Iterable[str]] = ..., last_seen: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., lease_remaining: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., taken_sequence: _Optional[int] = ..., version: _Optional[str] = ...) -> None: ...
+
+class OperatorServiceListTasksRequest(_message.Message):
+    __slots__ = ("states", "runner_id", "page_size", "page_token")
+    STATES_FIELD_NUMBER: _ClassVar[int]
+    RUNNER_ID_FIELD_NUMBER: _ClassVar[int]
+    PAGE_SIZE_FIELD_NUMBER: _ClassVar[int]
+    PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    states: _containers.RepeatedScalarFieldContainer[_task_pb2.TaskState]
+    runner_id: str
+    page_size: int
+    page_token: str
+    def __init__(self, states: _Optional[_Iterable[_Union[_task_pb2.TaskState, str]]] = ..., runner_id: _Optional[str] = ..., page_size: _Optional[int] = ..., page_token: _Optional[str] = ...) -> None: ...
+
+class OperatorServiceListTasksResponse(_message.Message):
+    __slots__ = ("tasks", "next_page_token")
+    TASKS_FIELD_NUMBER: _ClassVar[int]
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    tasks: _containers.RepeatedCompositeFieldContainer[_task_pb2.Task]
+    next_page_token: str
+    def __init__(self, tasks: _Optional[_Iterable[_Union[_task_pb2.Task, _Mapping]]] = ..., next_page_token: _Optional[str] = ...) -> None: ...
+
+class OperatorServiceGetTaskRequest(_message.Message):
+    __slots__ = ("task_id",)
+    TASK_ID_FIELD_NUMBER: _ClassVar[int]
+    task_id: str
+    def __init__(self, task_id: _Optional[str] = ...) -> None: ...
+
+class OperatorServiceGetTaskResponse(_message.Message):
+    __slots__ = ("task", "messages")
+    TASK_FIELD_NUMBER: _ClassVar[int]
+    MESSAGES_FIELD_NUMBER: _ClassVar[int]
+    task: _task_pb2.Task
+    messages: _containers.RepeatedCompositeFieldContainer[_message_pb2.Message]
+    def __init__(self, task: _Optional[_Union[_task_pb2.Task, _Mapping]] = ..., messages: _Optional[_Iterable[_Union[_message_pb2.Message, _Mapping]]] = ...) -> None: ...
+
+class OperatorServiceWatchTasksRequest(_message.Message):
+    __slots__ = ("task_id",)
+    TASK_ID_FIELD_NUMBER: _ClassVar[int]
+    task_id: str
+    def __init__(self, task_id: _Optional[str] = ...) -> None: ...
+
+class OperatorServiceWatchTasksResponse(_message.Message):
+    __slots__ = ("task",)
+    TASK_FIELD_NUMBER: _ClassVar[int]
+    task: _task_pb2.Task
+    def __init__(self, task: _Optional[_Union[_task_pb2.Task, _Mapping]] = ...) -> None: ...
+
+class OperatorServiceTailLogRequest(_message.Message):
+    __slots__ = ("task_id", "attempt", "follow")
+    TASK_ID_FIELD_NUMBER: _ClassVar[int]
+    ATTEMPT_FIELD_NUMBER: _ClassVar[int]
+    FOLLOW_FIELD_NUMBER: _ClassVar[int]
+    task_id: str
+    attempt: int
+    follow: bool
+    def __init__(self, task_id: _Optional[str] = ..., attempt: _Optional[int] = ..., follow: _Optional[bool] = ...) -> None: ...
+
+class OperatorServiceTailLogResponse(_message.Message):
+    __slots__ = ("piece",)
+    PIECE_FIELD_NUMBER: _ClassVar[int]
+    piece: _lane_runner_service_pb2.TailLogResponse
+    def __init__(self, piece: _Optional[_Union[_lane_runner_service_pb2.TailLogResponse, _Mapping]] = ...) -> None: ...
+
+class OperatorServiceSubmitTaskRequest(_message.Message):
+    __slots__ = ("request_id", "spec", "runner_id")
+    REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    SPEC_FIELD_NUMBER: _ClassVar[int]
+    RUNNER_ID_FIELD_NUMBER: _ClassVar[int]
+    request_id: str
+    spec: _task_pb2.TaskSpec
+    runner_id: str
+    def __init__(self, request_id: _Optional[str] = ..., spec: _Optional[_Union[_task_pb2.TaskSpec, _Mapping]] = ..., runner_id: _Optional[str] = ...) -> None: ...
+
+class OperatorServiceSubmitTaskResponse(_message.Message):
+    __slots__ = ("task",)
+    TASK_FIELD_NUMBER: _ClassVar[int]
+    task: _task_pb2.Task
+    def __init__(self, task: _Optional[_Union[_task_pb2.Task, _Mapping]] = ...) -> None: ...
+
+class OperatorServiceSendInputRequest(_message.Message):
+    __slots__ = ("request_id", "task_id", "text")
+    REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    TASK_ID_FIELD_NUMBER: _ClassVar[int]
+    TEXT_FIELD_NUMBER: _ClassVar[int]
+    request_id: str
+    task_id: str
+    text: str
+    def __init__(self, request_id: _Optional[str] = ..., task_id: _Optional[str] = ..., text: _Optional[str] = ...) -> None: ...
+
+class OperatorServiceSendInputResponse(_message.Message):
+    __slots__ = ("message",)
+    MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    message: _message_pb2.Message
+    def __init__(self, message: _Optional[_Union[_message_pb2.Message, _Mapping]] = ...) -> None: ...
+
+class OperatorServiceCancelTaskRequest(_message.Message):
+    __slots__ = ("request_id", "task_id", "cause")
+    REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    TASK_ID_FIELD_NUMBER: _ClassVar[int]
+    CAUSE_FIELD_NUMBER: _ClassVar[int]
+    request_id: str
+    task_id: str
+    cause: str
+    def __init__(self, request_id: _Optional[str] = ..., task_id: _Optional[str] = ..., cause: _Optional[str] = ...) -> None: ...
+
+class OperatorServiceCancelTaskResponse(_message.Message):
+    __slots__ = ("task",)
+    TASK_FIELD_NUMBER: _ClassVar[int]
+    task: _task_pb2.Task
+    def __init__(self, task: _Optional[_Union[_task_pb2.Task, _Mapping]] = ...) -> None: ...
+
+class OperatorServicePauseTaskRequest(_message.Message):
+    __slots__ = ("request_id", "task_id")
+    REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    TASK_ID_FIELD_NUMBER: _ClassVar[int]
+    request_id: str
+    task_id: str
+    def __init__(self, request_id: _Optional[str] = ..., task_id: _Optional[str] = ...) -> None: ...
+
+class OperatorServicePauseTaskResponse(_message.Message):
+    __slots__ = ("task",)
+    TASK_FIELD_NUMBER: _ClassVar[int]
+    task: _task_pb2.Task
+    def __init__(self, task: _Optional[_Union[_task_pb2.Task, _Mapping]] = ...) -> None: ...
+
+class OperatorServiceResumeTaskRequest(_message.Message):
+    __slots__ = ("request_id", "task_id")
+    REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    TASK_ID_FIELD_NUMBER: _ClassVar[int]
+    request_id: str
+    task_id: str
+    def __init__(self, request_id: _Optional[str] = ..., task_id: _Optional[str] = ...) -> None: ...
+
+class OperatorServiceResumeTaskResponse(_message.Message):
+    __slots__ = ("task",)
+    TASK_FIELD_NUMBER: _ClassVar[int]
+    task: _task_pb2.Task
+    def __init__(self, task: _Optional[_Union[_task_pb2.Task, _Mapping]] = ...) -> None: ...
+
+class OperatorServiceRetryTaskRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class OperatorServiceRetryTaskResponse(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class OperatorServiceReopenTaskRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class OperatorServiceReopenTaskResponse(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class OperatorServiceRecordGateRequest(_message.Message):
+    __slots__ = ("request_id", "task_id", "gate", "decision", "note")
+    REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    TASK_ID_FIELD_NUMBER: _ClassVar[int]
+    GATE_FIELD_NUMBER: _ClassVar[int]
+    DECISION_FIELD_NUMBER: _ClassVar[int]
+    NOTE_FIELD_NUMBER: _ClassVar[int]
+    request_id: str
+    task_id: str
+    gate: str
+    decision: _task_pb2.GateDecision
+    note: str
+    def __init__(self, request_id: _Optional[str] = ..., task_id: _Optional[str] = ..., gate: _Optional[str] = ..., decision: _Optional[_Union[_task_pb2.GateDecision, str]] = ..., note: _Optional[str] = ...) -> None: ...
+
+class OperatorServiceRecordGateResponse(_message.Message):
+    __slots__ = ("task",)
+    TASK_FIELD_NUMBER: _ClassVar[int]
+    task: _task_pb2.Task
+    def __init__(self, task: _Optional[_Union[_task_pb2.Task, _Mapping]] = ...) -> None: ...
+
+class OperatorServiceCheckCompletionRequest(_message.Message):
+    __slots__ = ("task_id",)
+    TASK_ID_FIELD_NUMBER: _ClassVar[int]
+    task_id: str
+    def __init__(self, task_id: _Optional[str] = ...) -> None: ...
+
+class OperatorServiceCheckCompletionResponse(_message.Message):
+    __slots__ = ("blockers", "state")
+    BLOCKERS_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    blockers: _containers.RepeatedCompositeFieldContainer[_task_pb2.Blocker]
+    state: _task_pb2.TaskState
+    def __init__(self, blockers: _Optional[_Iterable[_Union[_task_pb2.Blocker, _Mapping]]] = ..., state: _Optional[_Union[_task_pb2.TaskState, str]] = ...) -> None: ...
+
+class TakeOverRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class TakeOverResponse(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class ListIncidentsRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class ListIncidentsResponse(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class ListAuditRequest(_message.Message):
+    __slots__ = ("task_id", "page_size", "page_token")
+    TASK_ID_FIELD_NUMBER: _ClassVar[int]
+    PAGE_SIZE_FIELD_NUMBER: _ClassVar[int]
+    PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    task_id: str
+    page_size: int
+    page_token: str
+    def __init__(self, task_id: _Optional[str] = ..., page_size: _Optional[int] = ..., page_token: _Optional[str] = ...) -> None: ...
+
+class ListAuditResponse(_message.Message):
+    __slots__ = ("entries", "next_page_token")
+    ENTRIES_FIELD_NUMBER: _ClassVar[int]
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    entries: _containers.RepeatedCompositeFieldContainer[AuditEntry]
+    next_page_token: str
+    def __init__(self, entries: _Optional[_Iterable[_Union[AuditEntry, _Mapping]]] = ..., next_page_token: _Optional[str] = ...) -> None: ...
+
+class AuditEntry(_message.Message):
+    __slots__ = ("sequence", "at", "actor", "action", "task_id", "escalation_id", "request_id", "trace_id", "outcome")
+    SEQUENCE_FIELD_NUMBER: _ClassVar[int]
+    AT_FIELD_NUMBER: _ClassVar[int]
+    ACTOR_FIELD_NUMBER: _ClassVar[int]
+    ACTION_FIELD_NUMBER: _ClassVar[int]
+    TASK_ID_FIELD_NUMBER: _ClassVar[int]
+    ESCALATION_ID_FIELD_NUMBER: _ClassVar[int]
+    REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    TRACE_ID_FIELD_NUMBER: _ClassVar[int]
+    OUTCOME_FIELD_NUMBER: _ClassVar[int]
+    sequence: int
+    at: _timestamp_pb2.Timestamp
+    actor: _task_pb2.Actor
+    action: str
+    task_id: str
+    escalation_id: str
+    request_id: str
+    trace_id: str
+    outcome: str
+    def __init__(self, sequence: _Optional[int] = ..., at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., actor: _Optional[_Union[_task_pb2.Actor, _Mapping]] = ..., action: _Optional[str] = ..., task_id: _Optional[str] = ..., escalation_id: _Optional[str] = ..., request_id: _Optional[str] = ..., trace_id: _Optional[str] = ..., outcome: _Optional[str] = ...) -> None: ...

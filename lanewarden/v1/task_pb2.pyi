@@ -1,0 +1,197 @@
+import datetime
+
+from google.protobuf import duration_pb2 as _duration_pb2
+from google.protobuf import timestamp_pb2 as _timestamp_pb2
+from lanewarden.v1 import rules_pb2 as _rules_pb2
+from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class TaskKind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    TASK_KIND_UNSPECIFIED: _ClassVar[TaskKind]
+    TASK_KIND_ONE_SHOT: _ClassVar[TaskKind]
+    TASK_KIND_SESSION: _ClassVar[TaskKind]
+
+class TaskState(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    TASK_STATE_UNSPECIFIED: _ClassVar[TaskState]
+    TASK_STATE_QUEUED: _ClassVar[TaskState]
+    TASK_STATE_STARTING: _ClassVar[TaskState]
+    TASK_STATE_RUNNING: _ClassVar[TaskState]
+    TASK_STATE_HELD: _ClassVar[TaskState]
+    TASK_STATE_IDLE: _ClassVar[TaskState]
+    TASK_STATE_SUCCEEDED: _ClassVar[TaskState]
+    TASK_STATE_FAILED: _ClassVar[TaskState]
+    TASK_STATE_CANCELED: _ClassVar[TaskState]
+    TASK_STATE_SETTLED: _ClassVar[TaskState]
+
+class PauseCause(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    PAUSE_CAUSE_UNSPECIFIED: _ClassVar[PauseCause]
+    PAUSE_CAUSE_OPERATOR: _ClassVar[PauseCause]
+
+class Author(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    AUTHOR_UNSPECIFIED: _ClassVar[Author]
+    AUTHOR_WORKER: _ClassVar[Author]
+    AUTHOR_RUNNER: _ClassVar[Author]
+    AUTHOR_SUPERVISOR: _ClassVar[Author]
+    AUTHOR_OPERATOR: _ClassVar[Author]
+
+class GateDecision(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    GATE_DECISION_UNSPECIFIED: _ClassVar[GateDecision]
+    GATE_DECISION_APPROVED: _ClassVar[GateDecision]
+    GATE_DECISION_REVISE: _ClassVar[GateDecision]
+    GATE_DECISION_REJECTED: _ClassVar[GateDecision]
+    GATE_DECISION_WAIVED: _ClassVar[GateDecision]
+TASK_KIND_UNSPECIFIED: TaskKind
+TASK_KIND_ONE_SHOT: TaskKind
+TASK_KIND_SESSION: TaskKind
+TASK_STATE_UNSPECIFIED: TaskState
+TASK_STATE_QUEUED: TaskState
+TASK_STATE_STARTING: TaskState
+TASK_STATE_RUNNING: TaskState
+TASK_STATE_HELD: TaskState
+TASK_STATE_IDLE: TaskState
+TASK_STATE_SUCCEEDED: TaskState
+TASK_STATE_FAILED: TaskState
+TASK_STATE_CANCELED: TaskState
+TASK_STATE_SETTLED: TaskState
+PAUSE_CAUSE_UNSPECIFIED: PauseCause
+PAUSE_CAUSE_OPERATOR: PauseCause
+AUTHOR_UNSPECIFIED: Author
+AUTHOR_WORKER: Author
+AUTHOR_RUNNER: Author
+AUTHOR_SUPERVISOR: Author
+AUTHOR_OPERATOR: Author
+GATE_DECISION_UNSPECIFIED: GateDecision
+GATE_DECISION_APPROVED: GateDecision
+GATE_DECISION_REVISE: GateDecision
+GATE_DECISION_REJECTED: GateDecision
+GATE_DECISION_WAIVED: GateDecision
+
+class TaskSpec(_message.Message):
+    __slots__ = ("name", "lane", "kind", "argv", "cwd", "env", "gates", "stop_grace", "premature_exits_max", "launch_failures_max", "log_bytes_max")
+    class EnvEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    LANE_FIELD_NUMBER: _ClassVar[int]
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    ARGV_FIELD_NUMBER: _ClassVar[int]
+    CWD_FIELD_NUMBER: _ClassVar[int]
+    ENV_FIELD_NUMBER: _ClassVar[int]
+    GATES_FIELD_NUMBER: _ClassVar[int]
+    STOP_GRACE_FIELD_NUMBER: _ClassVar[int]
+    PREMATURE_EXITS_MAX_FIELD_NUMBER: _ClassVar[int]
+    LAUNCH_FAILURES_MAX_FIELD_NUMBER: _ClassVar[int]
+    LOG_BYTES_MAX_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    lane: str
+    kind: TaskKind
+    argv: _containers.RepeatedScalarFieldContainer[str]
+    cwd: str
+    env: _containers.ScalarMap[str, str]
+    gates: _containers.RepeatedScalarFieldContainer[str]
+    stop_grace: _duration_pb2.Duration
+    premature_exits_max: int
+    launch_failures_max: int
+    log_bytes_max: int
+    def __init__(self, name: _Optional[str] = ..., lane: _Optional[str] = ..., kind: _Optional[_Union[TaskKind, str]] = ..., argv: _Optional[_Iterable[str]] = ..., cwd: _Optional[str] = ..., env: _Optional[_Mapping[str, str]] = ..., gates: _Optional[_Iterable[str]] = ..., stop_grace: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., premature_exits_max: _Optional[int] = ..., launch_failures_max: _Optional[int] = ..., log_bytes_max: _Optional[int] = ...) -> None: ...
+
+class GateState(_message.Message):
+    __slots__ = ("gate", "decision", "decided_by", "decided_at", "note")
+    GATE_FIELD_NUMBER: _ClassVar[int]
+    DECISION_FIELD_NUMBER: _ClassVar[int]
+    DECIDED_BY_FIELD_NUMBER: _ClassVar[int]
+    DECIDED_AT_FIELD_NUMBER: _ClassVar[int]
+    NOTE_FIELD_NUMBER: _ClassVar[int]
+    gate: str
+    decision: GateDecision
+    decided_by: Actor
+    decided_at: _timestamp_pb2.Timestamp
+    note: str
+    def __init__(self, gate: _Optional[str] = ..., decision: _Optional[_Union[GateDecision, str]] = ..., decided_by: _Optional[_Union[Actor, _Mapping]] = ..., decided_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., note: _Optional[str] = ...) -> None: ...
+
+class Actor(_message.Message):
+    __slots__ = ("identity", "role")
+    IDENTITY_FIELD_NUMBER: _ClassVar[int]
+    ROLE_FIELD_NUMBER: _ClassVar[int]
+    identity: str
+    role: str
+    def __init__(self, identity: _Optional[str] = ..., role: _Optional[str] = ...) -> None: ...
+
+class Blocker(_message.Message):
+    __slots__ = ("kind", "name", "detail")
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    DETAIL_FIELD_NUMBER: _ClassVar[int]
+    kind: str
+    name: str
+    detail: str
+    def __init__(self, kind: _Optional[str] = ..., name: _Optional[str] = ..., detail: _Optional[str] = ...) -> None: ...
+
+class Task(_message.Message):
+    __slots__ = ("task_id", "runner_id", "spec", "state", "epoch", "attempt", "pauses", "worker_alive", "worker_pid", "progress", "progress_note", "premature_exits", "launch_failures", "not_before", "summary", "summary_author", "exit_code", "exit_signal", "open_holds", "gates", "submitted_at", "finished_at", "version", "runner_unreachable", "last_seen")
+    TASK_ID_FIELD_NUMBER: _ClassVar[int]
+    RUNNER_ID_FIELD_NUMBER: _ClassVar[int]
+    SPEC_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    ATTEMPT_FIELD_NUMBER: _ClassVar[int]
+    PAUSES_FIELD_NUMBER: _ClassVar[int]
+    WORKER_ALIVE_FIELD_NUMBER: _ClassVar[int]
+    WORKER_PID_FIELD_NUMBER: _ClassVar[int]
+    PROGRESS_FIELD_NUMBER: _ClassVar[int]
+    PROGRESS_NOTE_FIELD_NUMBER: _ClassVar[int]
+    PREMATURE_EXITS_FIELD_NUMBER: _ClassVar[int]
+    LAUNCH_FAILURES_FIELD_NUMBER: _ClassVar[int]
+    NOT_BEFORE_FIELD_NUMBER: _ClassVar[int]
+    SUMMARY_FIELD_NUMBER: _ClassVar[int]
+    SUMMARY_AUTHOR_FIELD_NUMBER: _ClassVar[int]
+    EXIT_CODE_FIELD_NUMBER: _ClassVar[int]
+    EXIT_SIGNAL_FIELD_NUMBER: _ClassVar[int]
+    OPEN_HOLDS_FIELD_NUMBER: _ClassVar[int]
+    GATES_FIELD_NUMBER: _ClassVar[int]
+    SUBMITTED_AT_FIELD_NUMBER: _ClassVar[int]
+    FINISHED_AT_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    RUNNER_UNREACHABLE_FIELD_NUMBER: _ClassVar[int]
+    LAST_SEEN_FIELD_NUMBER: _ClassVar[int]
+    task_id: str
+    runner_id: str
+    spec: TaskSpec
+    state: TaskState
+    epoch: int
+    attempt: int
+    pauses: _containers.RepeatedScalarFieldContainer[PauseCause]
+    worker_alive: bool
+    worker_pid: int
+    progress: int
+    progress_note: str
+    premature_exits: int
+    launch_failures: int
+    not_before: _timestamp_pb2.Timestamp
+    summary: str
+    summary_author: Author
+    exit_code: int
+    exit_signal: int
+    open_holds: _containers.RepeatedScalarFieldContainer[str]
+    gates: _containers.RepeatedCompositeFieldContainer[GateState]
+    submitted_at: _timestamp_pb2.Timestamp
+    finished_at: _timestamp_pb2.Timestamp
+    version: int
+    runner_unreachable: bool
+    last_seen: _timestamp_pb2.Timestamp
+    def __init__(self, task_id: _Optional[str] = ..., runner_id: _Optional[str] = ..., spec: _Optional[_Union[TaskSpec, _Mapping]] = ..., state: _Optional[_Union[TaskState, str]] = ..., epoch: _Optional[int] = ..., attempt: _Optional[int] = ..., pauses: _Optional[_Iterable[_Union[PauseCause, str]]] = ..., worker_alive: _Optional[bool] = ..., worker_pid: _Optional[int] = ..., progress: _Optional[int] = ..., progress_note: _Optional[str] = ..., premature_exits: _Optional[int] = ..., launch_failures: _Optional[int] = ..., not_before: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., summary: _Optional[str] = ..., summary_author: _Optional[_Union[Author, str]] = ..., exit_code: _Optional[int] = ..., exit_signal: _Optional[int] = ..., open_holds: _Optional[_Iterable[str]] = ..., gates: _Optional[_Iterable[_Union[GateState, _Mapping]]] = ..., submitted_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., finished_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., version: _Optional[int] = ..., runner_unreachable: _Optional[bool] = ..., last_seen: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ...) -> None: ...
