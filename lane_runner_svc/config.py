@@ -1,0 +1,77 @@
+"""The lane runner's settings; the only place that knows their names."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from lanewarden.config import setting
+
+UNIX_PATH_BYTES_MAX = 107
+"""The kernel's bound on the path of a Unix socket."""
+
+
+def _default_runner_id() -> str:
+    name = "".join(letter if letter.isalnum() or letter in "._-" else "-" for letter in socket.gethostname())
+    return name.strip("._-")[:63] or "runner"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunnerConfig:
+    """See ``lane-runner-svc --help``."""
+
+    state_dir: Path = setting(Path("lanewarden-runner"), help="directory of the store, sockets and attempts")
+    runner_id: str = setting(
+        _default_runner_id(), help="stable id of this runner; letters, digits, dots, dashes, underscores"
+    )
+    lanes: tuple[str, ...] = setting(("lane-1", "lane-2"), help="the lanes, by name")
+    listen_host: str = setting("127.0.0.1", help="address of LaneRunnerService; beyond loopback needs TLS")
+    listen_port: int = setting(7812, help="port of LaneRunnerService; 0 for any", at_least=0, at_most=65535)
+    supervisor: str = setting("127.0.0.1:7811", help="address of the supervisor, host:port")
+    credentials_dir: Path | None = setting(
+        None, help="directory of <role>.token files; default <state-dir>/credentials"
+    )
+    stop_workers_on_exit: bool = setting(
+        False, help="stop all workers when the runner is told to stop, instead of leaving them to the next start"
+    )
+    drain_seconds: float = setting(5.0, help="how long calls in flight may take when stopping", at_least=0, at_most=600)
+    log_style: str = setting("json", help="form of the log lines on stderr", choices=("json", "text"))
+    otlp_endpoint: str = setting(
+        "", help="OTLP/gRPC endpoint of a collector; empty for none", env="OTEL_EXPORTER_OTLP_ENDPOINT"
+    )
+
+    @property
+    def credentials(self) -> Path:
+        """Where the credential files are."""
+        return self.credentials_dir or self.state_dir / "credentials"
+
+    @property
+    def worker_socket(self) -> Path:
+        """The Unix socket that workers find in LANEWARDEN_SOCKET."""
+        return self.state_dir.absolute() / "worker.sock"
+
+    def conflicts(self) -> Iterator[str]:
+        """Settings that cannot work."""
+        if not self.lanes:
+            yield "lanes: name at least one"
+        for lane in self.lanes:
+            if not lane or len(lane) > 63 or not all(c.isascii() and (c.isalnum() or c in "._-") for c in lane):
+                yield f"lanes: {lane!r} is not a name of letters, digits, dots, dashes and underscores"
+        if len(set(self.lanes)) != len(self.lanes):
+            yield "lanes: each name once"
+        if not self.runner_id or not all(c.isascii() and (c.isalnum() or c in "._-") for c in self.runner_id):
+            yield f"runner_id: {self.runner_id!r} is not a name of letters, digits, dots, dashes and underscores"
+        length = len(os.fsencode(self.worker_socket))
+        if length > UNIX_PATH_BYTES_MAX:
+            yield (
+                f"state_dir: the worker socket's path would be {length} bytes, the kernel takes at most "
+                f"{UNIX_PATH_BYTES_MAX}; choose a shorter --state-dir"
+            )
+
+
+def worker_environment() -> dict[str, str]:
+    """What every worker is given: the runner's own environment, without what is Lanewarden's."""
+    return {name: value for name, value in os.environ.items() if not name.startswith(("LANEWARDEN_", "OTEL_"))}

@@ -1,0 +1,210 @@
+"""The runner's link to its supervisor: register, keep alive, and send what the outbox holds, in order.
+
+The runner never waits for a supervisor: while none answers, work goes on and the outbox grows by one mark per change.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import uuid
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from lane_runner_svc import emitters
+from lane_runner_svc.core.budget import backoff_ms
+from lane_runner_svc.rpc.convert import hold_message, task_message
+from lane_runner_svc.runner import Runner
+from lane_runner_svc.store import holds, messages, meta, tasks
+from lane_runner_svc.store.messages import Due
+from lane_runner_svc.work.session import OUTBOX
+from lanewarden.client import Stub
+from lanewarden.errors import Reason, Refusal
+from lanewarden.store import Connection, UnitOfWork
+from lanewarden.v1 import supervisor_service_pb2 as pb
+
+log = logging.getLogger(__name__)
+
+BATCH_MAX: Final = 256
+BATCH_BYTES_MAX: Final = 2 << 20
+CALL_SECONDS: Final = 5.0
+KEEP_ALIVE_SECONDS: Final = 1.0
+_LEASE_GONE: Final = frozenset({Reason.LEASE_UNKNOWN, Reason.LEASE_EXPIRED})
+
+
+class Reporter:
+    """Keeps one supervisor informed. ``address`` is where the supervisor reaches this runner."""
+
+    def __init__(
+        self,
+        runner: Runner,
+        supervisor: Stub,
+        *,
+        address: str,
+        version: str,
+        fresh_uuid: Callable[[], str] = lambda: str(uuid.uuid4()),
+    ) -> None:
+        self._runner = runner
+        self._supervisor = supervisor
+        self._address = address
+        self._version = version
+        self._fresh_uuid = fresh_uuid
+        self._incarnation = fresh_uuid()
+        self._failures = 0
+        self.connected = False
+
+    async def run(self) -> None:
+        """Stay registered; never returns."""
+        while True:
+            try:
+                grant = await self._register()
+                self._note_connected()
+                await self._serve(grant)
+            except Refusal as refusal:
+                self._note_lost(refusal)
+            await self._runner.clock.sleep(self._pause_seconds())
+
+    async def _register(self) -> pb.RegisterResponse:
+        request = pb.RegisterRequest(
+            request_id=self._fresh_uuid(),
+            runner_id=self._runner.runner_id,
+            incarnation=self._incarnation,
+            address=self._address,
+            lanes=self._runner.lanes,
+            version=self._version,
+            store_id=self._runner.read(meta.store_id),
+        )
+        grant: pb.RegisterResponse = await self._supervisor.Register(request, timeout_seconds=CALL_SECONDS)
+        await self._resume_from(grant.taken_sequence)
+        return grant
+
+    async def _resume_from(self, taken: int) -> None:
+        """Forget what the supervisor has; if it has less than was forgotten, it lost something: mark everything."""
+
+        def lost_some(reader: Connection) -> bool:
+            first = messages.due(reader, after=0, rows_max=1)
+            next_sequence = first[0].sequence if first else messages.last_sequence(reader) + 1
+            return taken + 1 < next_sequence
+
+        if self._runner.read(lost_some):
+            await self._runner.do(lambda session: _mark_everything(session.uow), emitter=emitters.REPORT)
+        await self._forget(taken)
+
+    async def _serve(self, grant: pb.RegisterResponse) -> None:
+        """Renew and send until one of the two fails, and end both."""
+        jobs = [
+            asyncio.ensure_future(self._keep_alive(grant)),
+            asyncio.ensure_future(self._send_all(grant.taken_sequence)),
+        ]
+        try:
+            done, _ = await asyncio.wait(jobs, return_when=asyncio.FIRST_COMPLETED)
+            for job in done:
+                job.result()
+        finally:
+            for job in jobs:
+                job.cancel()
+            await asyncio.gather(*jobs, return_exceptions=True)
+
+    async def _keep_alive(self, grant: pb.RegisterResponse) -> None:
+        interval = grant.renew_interval.ToMilliseconds() / 1000
+        request = pb.KeepAliveRequest(
+            runner_id=self._runner.runner_id, incarnation=self._incarnation, generation=grant.generation
+        )
+        while True:
+            await self._runner.clock.sleep(interval)
+            try:
+                response = await self._supervisor.KeepAlive(request, timeout_seconds=KEEP_ALIVE_SECONDS)
+            except Refusal as refusal:
+                if refusal.reason in _LEASE_GONE:
+                    raise
+                self._note_lost(refusal)
+                continue
+            self._note_connected()
+            interval = response.renew_interval.ToMilliseconds() / 1000
+
+    async def _send_all(self, taken: int) -> None:
+        with self._runner.hub.subscribe(OUTBOX) as news:
+            while True:
+                due = self._due(taken)
+                if not due:
+                    await news.take()
+                    continue
+                answered = await self._send(due)
+                if answered <= taken:
+                    # The supervisor lacks something before these: register again and go on from what it has.
+                    raise Refusal(Reason.LEASE_EXPIRED, f"the supervisor has taken {answered} of {due[-1].sequence}")
+                taken = answered
+                await self._forget(taken)
+
+    def _due(self, taken: int) -> list[Due]:
+        return self._runner.read(lambda reader: messages.due(reader, after=taken, rows_max=BATCH_MAX))
+
+    async def _send(self, due: Sequence[Due]) -> int:
+        """Send the first of the marks; how far the supervisor has come now."""
+        response: pb.EscalateResponse | pb.ReportResponse
+        if due[0].kind == "new_escalation":
+            response = await self._supervisor.Escalate(
+                self._escalation(due[0]), timeout_seconds=CALL_SECONDS, traceparent=due[0].traceparent
+            )
+        else:
+            response = await self._supervisor.Report(self._report(due), timeout_seconds=CALL_SECONDS)
+        return int(response.taken_sequence)
+
+    def _escalation(self, mark: Due) -> pb.EscalateRequest:
+        def look(reader: Connection) -> pb.EscalateRequest:
+            return pb.EscalateRequest(
+                request_id=self._fresh_uuid(),
+                runner_id=self._runner.runner_id,
+                incarnation=self._incarnation,
+                sequence=mark.sequence,
+                escalation=hold_message(reader, holds.load(reader, mark.entity_id), self._runner.runner_id),
+            )
+
+        return self._runner.read(look)
+
+    def _report(self, due: Sequence[Due]) -> pb.ReportRequest:
+        """The marks up to the next new escalation, each with its entity as it is now."""
+
+        def look(reader: Connection) -> pb.ReportRequest:
+            request = pb.ReportRequest(
+                request_id=self._fresh_uuid(), runner_id=self._runner.runner_id, incarnation=self._incarnation
+            )
+            size = 0
+            for mark in due:
+                if mark.kind == "new_escalation" or size > BATCH_BYTES_MAX:
+                    break
+                item = request.items.add(sequence=mark.sequence)
+                if mark.kind == "task":
+                    task = tasks.load(reader, mark.entity_id)
+                    item.task.CopyFrom(task_message(reader, task, self._runner.runner_id))
+                else:
+                    hold = holds.load(reader, mark.entity_id)
+                    item.escalation.CopyFrom(hold_message(reader, hold, self._runner.runner_id))
+                size += item.ByteSize()
+            return request
+
+        return self._runner.read(look)
+
+    async def _forget(self, taken: int) -> None:
+        await self._runner.do(lambda session: messages.forget(session.uow, taken), emitter=emitters.REPORT)
+
+    def _pause_seconds(self) -> float:
+        return min(backoff_ms(self._failures, self._runner.random.random()), 5_000) / 1000
+
+    def _note_connected(self) -> None:
+        if not self.connected:
+            log.info("supervisor reached", extra={"runner": self._runner.runner_id})
+        self.connected, self._failures = True, 0
+
+    def _note_lost(self, refusal: Refusal) -> None:
+        if self.connected or self._failures == 0:
+            log.warning("supervisor lost; work goes on", extra={"reason": refusal.reason.name})
+        self.connected, self._failures = False, self._failures + 1
+
+
+def _mark_everything(uow: UnitOfWork) -> None:
+    """Every unfinished task and unclosed hold, for a supervisor that has to begin anew."""
+    for task in tasks.unfinished(uow):
+        messages.mark(uow, "task", task.task_id, "")
+        for hold in holds.blocking(uow, task.task_id):
+            messages.mark(uow, "escalation", hold.escalation_id, "")

@@ -1,0 +1,189 @@
+"""Between the core's words and the contract's messages; no decisions here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from google.protobuf.timestamp_pb2 import Timestamp
+
+from lane_runner_svc.core.completion import Blocker
+from lane_runner_svc.core.holds import Actor, Decision, Hold, HoldState, Ruling
+from lane_runner_svc.core.task import Task
+from lane_runner_svc.store import holds, messages, tasks
+from lane_runner_svc.store.messages import StoredMessage
+from lane_runner_svc.store.tasks import Reader
+from lanewarden.v1 import escalation_pb2, message_pb2, task_pb2
+
+HOLD_STATES: Final[Mapping[HoldState, escalation_pb2.HoldState]] = {
+    HoldState.NONE: escalation_pb2.HOLD_STATE_UNSPECIFIED,
+    HoldState.OPEN: escalation_pb2.HOLD_STATE_OPEN,
+    HoldState.RELEASED: escalation_pb2.HOLD_STATE_RELEASED,
+    HoldState.ACKNOWLEDGED: escalation_pb2.HOLD_STATE_ACKNOWLEDGED,
+    HoldState.CANCELED: escalation_pb2.HOLD_STATE_CANCELED,
+}
+
+
+def timestamp(wall_ms: int | None) -> Timestamp | None:
+    """A wall-clock stamp, or None."""
+    if wall_ms is None:
+        return None
+    return Timestamp(seconds=wall_ms // 1000, nanos=wall_ms % 1000 * 1_000_000)
+
+
+def actor_message(actor: Actor | None) -> task_pb2.Actor | None:
+    """Who did something."""
+    return None if actor is None else task_pb2.Actor(identity=actor.identity, role=actor.role)
+
+
+def task_message(reader: Reader, task: Task, runner_id: str) -> task_pb2.Task:
+    """A task with what is shown beside it: its open holds, its gates, its worker."""
+    attempt = tasks.load_attempt(reader, task.task_id, task.epoch, task.attempt) if task.worker_alive else None
+    message = task_pb2.Task(
+        task_id=task.task_id,
+        runner_id=runner_id,
+        spec=task_pb2.TaskSpec.FromString(task.spec),
+        state=f"TASK_STATE_{task.state.value}",
+        epoch=task.epoch,
+        attempt=task.attempt,
+        pauses=[f"PAUSE_CAUSE_{cause.value}" for cause in sorted(task.pauses, key=str)],
+        worker_alive=task.worker_alive,
+        worker_pid=(attempt.pid or 0) if attempt else 0,
+        progress_note=task.progress_note,
+        premature_exits=task.premature_exits,
+        launch_failures=task.launch_failures,
+        summary=task.summary,
+        summary_author=f"AUTHOR_{task.summary_author.value if task.summary_author else 'UNSPECIFIED'}",
+        submitted_at=timestamp(task.submitted_wall_ms),
+        finished_at=timestamp(task.finished_wall_ms),
+        open_holds=[hold.escalation_id for hold in holds.blocking(reader, task.task_id) if hold.open],
+        version=task.version,
+    )
+    if task.progress is not None:
+        message.progress = task.progress
+    if task.exit_code is not None:
+        message.exit_code = task.exit_code
+    if task.exit_signal is not None:
+        message.exit_signal = task.exit_signal
+    message.gates.extend(_gates(reader, task))
+    return message
+
+
+def _gates(reader: Reader, task: Task) -> list[task_pb2.GateState]:
+    if not task.gates:
+        return []
+    reviewed = holds.gate_decisions(reader, task.task_id, task.epoch)
+    states = []
+    for gate in task.gates:
+        row = reviewed.get(gate)
+        if row is None:
+            states.append(task_pb2.GateState(gate=gate))
+            continue
+        states.append(
+            task_pb2.GateState(
+                gate=gate,
+                decision=f"GATE_DECISION_{row['decision']}",
+                decided_by=task_pb2.Actor(identity=row["decided_by"], role=row["decided_role"]),
+                decided_at=timestamp(row["decided_wall_ms"]),
+                note=row["note"],
+            )
+        )
+    return states
+
+
+def blocker_message(blocker: Blocker) -> task_pb2.Blocker:
+    """One thing that blocks completion."""
+    return task_pb2.Blocker(kind=blocker.kind, name=blocker.name, detail=blocker.detail)
+
+
+def hold_message(reader: Reader, hold: Hold, runner_id: str, *, task: Task | None = None) -> escalation_pb2.Escalation:
+    """An escalation with its hold; ``task`` saves a read where the caller has it."""
+    owner = task or tasks.load(reader, hold.task_id)
+    message = escalation_pb2.Escalation(
+        escalation_id=hold.escalation_id,
+        runner_id=runner_id,
+        task_id=hold.task_id,
+        task_name=owner.name,
+        lane=owner.lane,
+        epoch=hold.epoch,
+        attempt=hold.attempt,
+        question=hold.question,
+        options=[escalation_pb2.Option(key=key, text=text) for key, text in hold.options],
+        expects_reply=hold.state is not HoldState.NONE,
+        hold_state=HOLD_STATES[hold.state],
+        acks=hold.acks,
+        opened_at=timestamp(hold.opened_wall_ms),
+        closed_at=timestamp(hold.closed_wall_ms),
+        cancel_cause=hold.cancel_cause,
+        worker_alive=owner.worker_alive and (owner.epoch, owner.attempt) == (hold.epoch, hold.attempt),
+    )
+    if hold.acked_by:
+        ack = message.ack
+        ack.acked_by.CopyFrom(task_pb2.Actor(identity=hold.acked_by.identity, role=hold.acked_by.role))
+        ack.acked_at.FromMilliseconds(hold.acked_wall_ms or 0)
+        ack.note = hold.ack_note
+        if hold.expected_by_wall_ms is not None:
+            ack.expected_by.FromMilliseconds(hold.expected_by_wall_ms)
+    if hold.ruling:
+        delivered = messages.load(reader, hold.ruling.ruling_id)
+        message.ruling.CopyFrom(ruling_message(hold.ruling, delivered.state if delivered else ""))
+    return message
+
+
+def ruling_message(ruling: Ruling, message_state: str) -> escalation_pb2.RulingRecord:
+    """A ruling that was accepted, and how far it has come."""
+    delivery = f"DELIVERY_STATE_{message_state}" if message_state else "DELIVERY_STATE_UNSPECIFIED"
+    return escalation_pb2.RulingRecord(
+        ruling_id=ruling.ruling_id,
+        ruling=escalation_pb2.Ruling(
+            escalation_id=ruling.escalation_id,
+            decision=f"DECISION_{ruling.decision.value}",
+            instructions=ruling.instructions,
+            option_key=ruling.option_key,
+            ratifies=ruling.ratifies,
+        ),
+        ruled_by=actor_message(ruling.ruled_by),
+        ruled_at=timestamp(ruling.ruled_wall_ms),
+        delivery=delivery,
+    )
+
+
+def ruling(message: escalation_pb2.Ruling, *, ruling_id: str, by: Actor, wall_ms: int) -> Ruling:
+    """A ruling as the core judges it."""
+    return Ruling(
+        ruling_id=ruling_id,
+        escalation_id=message.escalation_id,
+        decision=_decision(message.decision),
+        instructions=message.instructions,
+        option_key=message.option_key,
+        ratifies=tuple(message.ratifies),
+        ruled_by=by,
+        ruled_wall_ms=wall_ms,
+    )
+
+
+def _decision(value: escalation_pb2.Decision) -> Decision:
+    """An unknown number, from a newer client, is no decision."""
+    known = value in escalation_pb2.Decision.values()
+    return Decision[escalation_pb2.Decision.Name(value).removeprefix("DECISION_")] if known else Decision.UNSPECIFIED
+
+
+def stored_message(reader: Reader, stored: StoredMessage) -> message_pb2.Message:
+    """A message to a worker, with its body."""
+    message = message_pb2.Message(
+        message_id=stored.message_id,
+        task_id=stored.task_id,
+        sequence=stored.sequence,
+        state=f"MESSAGE_STATE_{stored.state}",
+        sent_by=actor_message(stored.sent_by),
+        sent_at=timestamp(stored.sent_wall_ms),
+    )
+    if stored.escalation_id:
+        released = holds.load(reader, stored.escalation_id).ruling
+        assert released is not None, "a ruling message belongs to a ruled hold"
+        message.ruling.CopyFrom(ruling_message(released, stored.state))
+    elif stored.kind == "INSTRUCTION":
+        message.instruction.text = stored.body
+    else:
+        message.input.text = stored.body
+    return message

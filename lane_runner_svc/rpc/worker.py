@@ -1,0 +1,264 @@
+"""WorkerService: requests become units of work, results become responses."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import AsyncIterator, Mapping
+from typing import Final
+
+from lane_runner_svc import emitters
+from lane_runner_svc.core.holds import HoldState
+from lane_runner_svc.core.task import Outcome
+from lane_runner_svc.rpc.convert import hold_message, stored_message, task_message
+from lane_runner_svc.runner import Runner
+from lane_runner_svc.store import holds, messages, tasks
+from lane_runner_svc.work import attempts, inbox
+from lane_runner_svc.work import tasks as task_work
+from lane_runner_svc.work.session import AttemptRef, Session
+from lanewarden.errors import Reason, Refusal, invalid, refuse
+from lanewarden.hub import Topic
+from lanewarden.server import AttemptClaim, Call, Identity, Role
+from lanewarden.store import Connection
+from lanewarden.v1 import escalation_pb2, message_pb2, worker_service_pb2
+from lanewarden.v1.worker_service_pb2 import (
+    AcknowledgeMessageRequest,
+    AcknowledgeMessageResponse,
+    AwaitRulingRequest,
+    AwaitRulingResponse,
+    CompleteRequest,
+    CompleteResponse,
+    GetAssignmentRequest,
+    GetAssignmentResponse,
+    ReceiveMessagesRequest,
+    ReceiveMessagesResponse,
+    ReportProgressRequest,
+    ReportProgressResponse,
+    WorkerServiceEscalateRequest,
+    WorkerServiceEscalateResponse,
+)
+
+_BEARER: Final = "Bearer "
+_KNOWN_MAX: Final = 4096
+
+
+class WorkerAuthenticator:
+    """Knows a worker by its attempt's token. Whether the attempt is still the current one is judged by each unit of
+    work, in its transaction.
+    """
+
+    def __init__(self, runner: Runner) -> None:
+        self._runner = runner
+        self._known: dict[bytes, Identity] = {}
+
+    def authenticate(self, metadata: Mapping[str, str]) -> Identity:
+        """The worker's identity.
+
+        Raises:
+            Refusal: CREDENTIAL_INVALID.
+        """
+        header = metadata.get("authorization", "")
+        digest = hashlib.sha256(header.removeprefix(_BEARER).encode("utf-8", "replace")).digest()
+        return self._known.get(digest) or self._look_up(digest)
+
+    def _look_up(self, digest: bytes) -> Identity:
+        attempt = self._runner.read(lambda reader: tasks.attempt_of_token(reader, digest))
+        if attempt is None:
+            raise refuse(
+                Reason.CREDENTIAL_INVALID,
+                "no attempt has this token; a worker finds its own in LANEWARDEN_TOKEN",
+            )
+        claim = AttemptClaim(task_id=attempt.task_id, epoch=attempt.epoch, attempt=attempt.attempt)
+        identity = Identity(name=f"worker of {attempt.task_id}", role=Role.WORKER, attempt=claim)
+        if len(self._known) >= _KNOWN_MAX:
+            self._known.clear()
+        self._known[digest] = identity
+        return identity
+
+
+def _ref(call: Call) -> AttemptRef:
+    claim = call.identity.attempt
+    if claim is None:
+        raise refuse(
+            Reason.ROLE_NOT_ALLOWED, "only a worker may call this", role=call.identity.role.value, needed="worker"
+        )
+    return AttemptRef(task_id=claim.task_id, epoch=claim.epoch, attempt=claim.attempt)
+
+
+class WorkerHandlers:
+    """What a worker may ask of its runner."""
+
+    def __init__(self, runner: Runner) -> None:
+        self._runner = runner
+
+    async def GetAssignment(self, request: GetAssignmentRequest, call: Call) -> GetAssignmentResponse:
+        """The worker's task, why it was started, and the holds that are not closed."""
+        ref = _ref(call)
+
+        def look(reader: Connection) -> GetAssignmentResponse:
+            task = tasks.load(reader, ref.task_id)
+            attempt = tasks.load_attempt(reader, ref.task_id, ref.epoch, ref.attempt)
+            return GetAssignmentResponse(
+                task=task_message(reader, task, self._runner.runner_id),
+                reason=f"START_REASON_{attempt.reason if attempt else 'UNSPECIFIED'}",
+                holds=[
+                    hold_message(reader, hold, self._runner.runner_id, task=task)
+                    for hold in holds.blocking(reader, ref.task_id)
+                ],
+            )
+
+        return self._runner.read(look)
+
+    async def Escalate(self, request: WorkerServiceEscalateRequest, call: Call) -> WorkerServiceEscalateResponse:
+        """Store the question, and the hold, before the answer."""
+        ref = _ref(call)
+
+        def work(session: Session) -> WorkerServiceEscalateResponse:
+            options = [(option.key, option.text) for option in request.options]
+            hold = inbox.escalate(
+                session, ref, question=request.question, options=options, expects_reply=request.expects_reply
+            )
+            escalation = hold_message(session.uow, hold, self._runner.runner_id)
+            return WorkerServiceEscalateResponse(escalation=escalation)
+
+        return await self._runner.command(
+            request,
+            call,
+            WorkerServiceEscalateResponse,
+            work,
+            emitter=emitters.ESCALATE,
+            task_id=ref.task_id,
+        )
+
+    async def AwaitRuling(self, request: AwaitRulingRequest, call: Call) -> AsyncIterator[AwaitRulingResponse]:
+        """Look at the store before every wait, so that a ruling given earlier, or meanwhile, is never missed."""
+        ref = _ref(call)
+        escalation_id = request.escalation_id or self._oldest_hold(ref)
+        shown = -1
+        with self._runner.hub.subscribe(Topic("escalation", escalation_id), Topic("task", ref.task_id)) as news:
+            while True:
+                found, ruling = self._look_for_ruling(ref, escalation_id)
+                if ruling is not None:
+                    yield AwaitRulingResponse(message=ruling)
+                    await self._mark_sent(ref, ruling.message_id)
+                    return
+                if found.acks != shown:
+                    shown = found.acks
+                    yield AwaitRulingResponse(waiting=found)
+                await news.take()
+
+    def _oldest_hold(self, ref: AttemptRef) -> str:
+        found = self._runner.read(lambda reader: holds.blocking(reader, ref.task_id))
+        if not found:
+            raise refuse(
+                Reason.HOLD_NOT_OPEN,
+                f"task {ref.task_id} has no hold to wait for; escalate with expects_reply first",
+                task_id=ref.task_id,
+            )
+        return found[0].escalation_id
+
+    def _look_for_ruling(
+        self, ref: AttemptRef, escalation_id: str
+    ) -> tuple[escalation_pb2.Escalation, message_pb2.Message | None]:
+        def look(reader: Connection) -> tuple[escalation_pb2.Escalation, message_pb2.Message | None]:
+            _refuse_stale(reader, ref)
+            hold = holds.load(reader, escalation_id)
+            if hold.task_id != ref.task_id:
+                raise refuse(
+                    Reason.ESCALATION_UNKNOWN,
+                    f"task {ref.task_id} has no escalation {escalation_id!r}",
+                    escalation_id=escalation_id,
+                )
+            escalation = hold_message(reader, hold, self._runner.runner_id)
+            if hold.ruling is None:
+                if hold.state is not HoldState.OPEN:
+                    raise _not_open(escalation_id, hold.state, hold.cancel_cause)
+                return escalation, None
+            stored = messages.load(reader, hold.ruling.ruling_id)
+            assert stored is not None, "a released hold has its ruling in the inbox"
+            return escalation, stored_message(reader, stored)
+
+        return self._runner.read(look)
+
+    async def ReceiveMessages(
+        self, request: ReceiveMessagesRequest, call: Call
+    ) -> AsyncIterator[ReceiveMessagesResponse]:
+        """Send what waits, then what comes; each once on this stream."""
+        ref = _ref(call)
+        sent: set[str] = set()
+        with self._runner.hub.subscribe(Topic("task", ref.task_id)) as news:
+            while True:
+                waiting = self._look_for_messages(ref)
+                for message in waiting:
+                    if message.message_id not in sent:
+                        yield ReceiveMessagesResponse(message=message)
+                        await self._mark_sent(ref, message.message_id)
+                sent = {message.message_id for message in waiting}
+                if request.stored_only:
+                    return
+                await news.take()
+
+    def _look_for_messages(self, ref: AttemptRef) -> list[message_pb2.Message]:
+        def look(reader: Connection) -> list[message_pb2.Message]:
+            _refuse_stale(reader, ref)
+            return [stored_message(reader, stored) for stored in messages.waiting(reader, ref.task_id)]
+
+        return self._runner.read(look)
+
+    async def _mark_sent(self, ref: AttemptRef, message_id: str) -> None:
+        await self._runner.do(
+            lambda session: inbox.sent(session, ref, message_id), emitter=emitters.DELIVER, task_id=ref.task_id
+        )
+
+    async def AcknowledgeMessage(self, request: AcknowledgeMessageRequest, call: Call) -> AcknowledgeMessageResponse:
+        """The worker has taken a message."""
+        ref = _ref(call)
+
+        def work(session: Session) -> AcknowledgeMessageResponse:
+            stored, now = inbox.acknowledge_message(session, ref, request.message_id)
+            return AcknowledgeMessageResponse(message=stored_message(session.uow, stored), acknowledged_now=now)
+
+        return await self._runner.command(
+            request, call, AcknowledgeMessageResponse, work, emitter=emitters.TAKEN, task_id=ref.task_id
+        )
+
+    async def ReportProgress(self, request: ReportProgressRequest, call: Call) -> ReportProgressResponse:
+        """Raise the task's progress."""
+        ref = _ref(call)
+        if request.HasField("retry_at"):
+            raise invalid(("retry_at", "is not supported by this release"))
+
+        def work(session: Session) -> ReportProgressResponse:
+            stored, advanced = task_work.report_progress(session, ref, sequence=request.sequence, note=request.note)
+            return ReportProgressResponse(sequence=stored, advanced=advanced)
+
+        return await self._runner.command(
+            request, call, ReportProgressResponse, work, emitter=emitters.PROGRESS, task_id=ref.task_id
+        )
+
+    async def Complete(self, request: CompleteRequest, call: Call) -> CompleteResponse:
+        """Store what the worker says its task came to."""
+        ref = _ref(call)
+        failed = request.outcome == worker_service_pb2.OUTCOME_FAILED
+
+        def work(session: Session) -> CompleteResponse:
+            outcome = Outcome.FAILED if failed else Outcome.SUCCEEDED
+            task = task_work.complete(session, ref, outcome=outcome, summary=request.summary)
+            return CompleteResponse(task=task_message(session.uow, task, self._runner.runner_id))
+
+        return await self._runner.command(
+            request, call, CompleteResponse, work, emitter=emitters.COMPLETE, task_id=ref.task_id
+        )
+
+
+def _refuse_stale(reader: Connection, ref: AttemptRef) -> None:
+    """A reading call of an attempt that is over ends with ATTEMPT_STALE."""
+    task = tasks.load(reader, ref.task_id)
+    attempt = tasks.load_attempt(reader, ref.task_id, ref.epoch, ref.attempt)
+    attempts.check_current(task, attempt, ref)
+
+
+def _not_open(escalation_id: str, state: HoldState, cause: str) -> Refusal:
+    what = "is a notice: no ruling is owed" if state is HoldState.NONE else f"is {state.name}: {cause}"
+    return refuse(
+        Reason.HOLD_NOT_OPEN, f"escalation {escalation_id} {what}", escalation_id=escalation_id, state=state.name
+    )

@@ -1,0 +1,99 @@
+"""The runner: its store, clock, randomness and hub, and the one way to carry out a unit of work.
+
+Data flows one way: a handler or a loop calls :meth:`Runner.do`, the unit of work judges and stores, the commit tells the
+hub, and the hub wakes the loops and streams that look at the store again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from random import Random
+from typing import TypeVar
+
+from google.protobuf.message import Message as ProtoMessage
+
+from lane_runner_svc.core.task import Now
+from lane_runner_svc.work.session import AttemptRef, Session
+from lanewarden.clock import Clock
+from lanewarden.hub import Hub
+from lanewarden.server import Call
+from lanewarden.store import Connection, Emitter, Entity, Store, UnitOfWork
+from lanewarden.store.requests import once
+
+T = TypeVar("T")
+Response = TypeVar("Response", bound=ProtoMessage)
+
+
+@dataclass(slots=True)
+class Runner:
+    """What the handlers and loops of one lane runner share."""
+
+    runner_id: str
+    lanes: tuple[str, ...]
+    store: Store
+    clock: Clock
+    random: Random
+    hub: Hub
+    stop_worker: Callable[[AttemptRef], None] = field(default=lambda ref: None)
+    """Told after the commit that a worker is to be stopped; set by the composition root."""
+    let_finish: Callable[[AttemptRef], None] = field(default=lambda ref: None)
+    """Told after the commit that a worker has said Complete; set by the composition root."""
+
+    async def do(
+        self, work: Callable[[Session], T], *, emitter: Emitter, task_id: str = "", call: Call | None = None
+    ) -> T:
+        """Carry out a unit of work and return its result once it is durable."""
+
+        def unit(uow: UnitOfWork) -> T:
+            session = self._session(uow, call)
+            result = work(session)
+            session.after_commit(self._committed)
+            return result
+
+        entity = Entity("task", task_id) if task_id else None
+        return await self.store.write(unit, emitter=emitter, entity=entity, origin=call.origin if call else "")
+
+    async def command(
+        self,
+        request: ProtoMessage,
+        call: Call,
+        response_type: type[Response],
+        work: Callable[[Session], Response],
+        *,
+        emitter: Emitter,
+        task_id: str = "",
+    ) -> Response:
+        """Carry out a request at most once by its ``request_id``; a repeat gets the first response."""
+        request_id: str = request.request_id  # type: ignore[attr-defined]
+        # A request_id belongs to whoever chose it: two workers that pick the same one are two.
+        scope = call.identity.attempt or call.identity.role.value
+        digest = hashlib.sha256(f"{scope}\0".encode() + request.SerializeToString(deterministic=True)).digest()
+
+        def unit(session: Session) -> bytes:
+            return once(
+                session.uow,
+                request_id=request_id,
+                method=call.method,
+                digest=digest,
+                respond=lambda: work(session).SerializeToString(),
+                now_ms=session.now.steady_ms,
+            )
+
+        return response_type.FromString(await self.do(unit, emitter=emitter, task_id=task_id, call=call))
+
+    def read(self, work: Callable[[Connection], T]) -> T:
+        """A short read of what is committed."""
+        return self.store.read(work)
+
+    def _session(self, uow: UnitOfWork, call: Call | None) -> Session:
+        now = Now(steady_ms=self.clock.steady_ms(), wall_ms=self.clock.wall_ms())
+        return Session(uow=uow, now=now, random=self.random, traceparent=call.traceparent if call else "")
+
+    def _committed(self, session: Session) -> None:
+        self.hub.publish(session.changed)
+        for ref in session.stops:
+            self.stop_worker(ref)
+        for ref in session.completed:
+            self.let_finish(ref)

@@ -1,0 +1,188 @@
+"""Escalations with their holds and rulings, and reviewed gates, as rows."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+
+from lane_runner_svc.core.completion import GateDecision
+from lane_runner_svc.core.holds import Actor, Decision, Hold, HoldState, Ruling
+from lane_runner_svc.store.tasks import Reader
+from lanewarden.errors import Reason, refuse
+from lanewarden.store import Row, UnitOfWork
+
+
+def _from_row(row: Row) -> Hold:
+    ruling = None
+    if row["ruling_id"] is not None:
+        ruling = Ruling(
+            ruling_id=row["ruling_id"],
+            escalation_id=row["escalation_id"],
+            decision=Decision[row["decision"]],
+            instructions=row["instructions"],
+            option_key=row["option_key"],
+            ratifies=tuple(json.loads(row["ratifies"])),
+            ruled_by=Actor(identity=row["ruled_by"], role=row["ruled_role"]),
+            ruled_wall_ms=row["ruled_wall_ms"],
+        )
+    acked_by = Actor(identity=row["acked_by"], role=row["acked_role"]) if row["acked_by"] is not None else None
+    return Hold(
+        escalation_id=row["escalation_id"],
+        task_id=row["task_id"],
+        epoch=row["epoch"],
+        attempt=row["attempt"],
+        sequence=row["sequence"],
+        question=row["question"],
+        options=tuple((key, text) for key, text in json.loads(row["options"])),
+        state=HoldState[row["state"]],
+        opened_wall_ms=row["opened_wall_ms"],
+        ruling=ruling,
+        closed_wall_ms=row["closed_wall_ms"],
+        cancel_cause=row["cancel_cause"],
+        acks=row["acks"],
+        acked_by=acked_by,
+        acked_wall_ms=row["acked_wall_ms"],
+        expected_by_wall_ms=row["expected_by_wall_ms"],
+        ack_note=row["ack_note"],
+    )
+
+
+def load(reader: Reader, escalation_id: str) -> Hold:
+    """The escalation.
+
+    Raises:
+        Refusal: ESCALATION_UNKNOWN.
+    """
+    row = reader.one("SELECT * FROM holds WHERE escalation_id = ?", (escalation_id,))
+    if row is None:
+        raise refuse(
+            Reason.ESCALATION_UNKNOWN,
+            f"no escalation {escalation_id!r} here; `lanewarden inbox` lists the open ones",
+            escalation_id=escalation_id,
+        )
+    return _from_row(row)
+
+
+def of_task(reader: Reader, task_id: str) -> list[Hold]:
+    """Every escalation of a task, oldest first."""
+    rows = reader.query("SELECT * FROM holds WHERE task_id = ? ORDER BY position", (task_id,))
+    return [_from_row(row) for row in rows]
+
+
+def blocking(reader: Reader, task_id: str) -> list[Hold]:
+    """The holds of a task that are not closed, oldest first."""
+    rows = reader.query(
+        "SELECT * FROM holds WHERE task_id = ? AND state IN ('OPEN', 'RELEASED') ORDER BY position", (task_id,)
+    )
+    return [_from_row(row) for row in rows]
+
+
+def count_blocking(reader: Reader, task_id: str) -> int:
+    """How many holds of a task are not closed."""
+    row = reader.one("SELECT count(*) FROM holds WHERE task_id = ? AND state IN ('OPEN', 'RELEASED')", (task_id,))
+    assert row is not None
+    return int(row[0])
+
+
+def count_open(reader: Reader, task_id: str) -> int:
+    """How many holds of a task wait for a ruling."""
+    row = reader.one("SELECT count(*) FROM holds WHERE task_id = ? AND state = 'OPEN'", (task_id,))
+    assert row is not None
+    return int(row[0])
+
+
+def next_sequence(uow: UnitOfWork, task_id: str, epoch: int, attempt: int) -> int:
+    """The number of the attempt's next escalation, from 1."""
+    row = uow.one(
+        "SELECT coalesce(max(sequence), 0) FROM holds WHERE task_id = ? AND epoch = ? AND attempt = ?",
+        (task_id, epoch, attempt),
+    )
+    assert row is not None
+    return int(row[0]) + 1
+
+
+def insert(uow: UnitOfWork, hold: Hold) -> None:
+    """Store a new escalation."""
+    uow.execute(
+        "INSERT INTO holds (escalation_id, position, task_id, epoch, attempt, sequence, question, options, state,"
+        " opened_wall_ms, cancel_cause, acks, ack_note)"
+        " VALUES (?, (SELECT coalesce(max(position), 0) + 1 FROM holds), ?, ?, ?, ?, ?, ?, ?, ?, '', 0, '')",
+        (
+            hold.escalation_id,
+            hold.task_id,
+            hold.epoch,
+            hold.attempt,
+            hold.sequence,
+            hold.question,
+            json.dumps(hold.options),
+            hold.state.value,
+            hold.opened_wall_ms,
+        ),
+    )
+
+
+def update(uow: UnitOfWork, hold: Hold) -> None:
+    """Store what may change of an escalation."""
+    ruling = hold.ruling
+    uow.execute(
+        "UPDATE holds SET state = ?, closed_wall_ms = ?, cancel_cause = ?, acks = ?, acked_by = ?, acked_role = ?,"
+        " acked_wall_ms = ?, expected_by_wall_ms = ?, ack_note = ?, ruling_id = ?, decision = ?, instructions = ?,"
+        " option_key = ?, ratifies = ?, ruled_by = ?, ruled_role = ?, ruled_wall_ms = ? WHERE escalation_id = ?",
+        (
+            hold.state.value,
+            hold.closed_wall_ms,
+            hold.cancel_cause,
+            hold.acks,
+            hold.acked_by.identity if hold.acked_by else None,
+            hold.acked_by.role if hold.acked_by else None,
+            hold.acked_wall_ms,
+            hold.expected_by_wall_ms,
+            hold.ack_note,
+            ruling.ruling_id if ruling else None,
+            ruling.decision.value if ruling else None,
+            ruling.instructions if ruling else None,
+            ruling.option_key if ruling else None,
+            json.dumps(ruling.ratifies) if ruling else None,
+            ruling.ruled_by.identity if ruling else None,
+            ruling.ruled_by.role if ruling else None,
+            ruling.ruled_wall_ms if ruling else None,
+            hold.escalation_id,
+        ),
+    )
+
+
+def page(
+    reader: Reader, *, states: Iterable[str], task_id: str, rows_max: int, after: int | None
+) -> tuple[list[Hold], int | None]:
+    """Escalations in ``states``, oldest first, and the position to go on from (None at the end)."""
+    wanted = list(states)
+    where, values = [f"state IN ({', '.join('?' * len(wanted))})", "position > ?"], [*wanted, after or 0]
+    if task_id:
+        where.append("task_id = ?")
+        values.append(task_id)
+    rows = reader.query(
+        f"SELECT * FROM holds WHERE {' AND '.join(where)} ORDER BY position LIMIT ?",  # noqa: S608
+        (*values, rows_max + 1),
+    )
+    return [_from_row(row) for row in rows[:rows_max]], (
+        rows[rows_max - 1]["position"] if len(rows) > rows_max else None
+    )
+
+
+def gate_decisions(reader: Reader, task_id: str, epoch: int) -> dict[str, Row]:
+    """The latest decision on each reviewed gate of a task's epoch."""
+    rows = reader.query("SELECT * FROM gates WHERE task_id = ? AND epoch = ?", (task_id, epoch))
+    return {row["gate"]: row for row in rows}
+
+
+def record_gate(
+    uow: UnitOfWork, task_id: str, epoch: int, gate: str, decision: GateDecision, by: Actor, wall_ms: int, note: str
+) -> None:
+    """Store the decision of a review in place of an earlier one."""
+    uow.execute(
+        "INSERT INTO gates (task_id, epoch, gate, decision, decided_by, decided_role, decided_wall_ms, note)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (task_id, epoch, gate) DO UPDATE SET decision = excluded.decision,"
+        " decided_by = excluded.decided_by, decided_role = excluded.decided_role,"
+        " decided_wall_ms = excluded.decided_wall_ms, note = excluded.note",
+        (task_id, epoch, gate, decision.value, by.identity, by.role, wall_ms, note),
+    )

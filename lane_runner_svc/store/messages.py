@@ -1,0 +1,144 @@
+"""The tasks' durable inboxes, and the outbox to the supervisor, as rows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from lane_runner_svc.core.holds import Actor
+from lane_runner_svc.store.tasks import Reader
+from lanewarden.store import Row, UnitOfWork
+
+WAITING = "state IN ('PENDING', 'IN_FLIGHT')"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredMessage:
+    """A message to a worker. ``body`` is empty for a RULING, which lives with its hold."""
+
+    message_id: str
+    task_id: str
+    sequence: int
+    kind: str
+    escalation_id: str | None
+    body: str
+    state: str
+    sent_by: Actor
+    sent_wall_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Due:
+    """A mark in the outbox: this entity has changed and the supervisor does not know."""
+
+    sequence: int
+    kind: str
+    entity_id: str
+    traceparent: str
+
+
+def _from_row(row: Row) -> StoredMessage:
+    return StoredMessage(
+        message_id=row["message_id"],
+        task_id=row["task_id"],
+        sequence=row["sequence"],
+        kind=row["kind"],
+        escalation_id=row["escalation_id"],
+        body=row["body"],
+        state=row["state"],
+        sent_by=Actor(identity=row["sent_by"], role=row["sent_role"]),
+        sent_wall_ms=row["sent_wall_ms"],
+    )
+
+
+def insert(
+    uow: UnitOfWork,
+    *,
+    message_id: str,
+    task_id: str,
+    kind: str,
+    body: str,
+    sent_by: Actor,
+    wall_ms: int,
+    escalation_id: str | None = None,
+) -> None:
+    """Put a message at the end of a task's inbox."""
+    uow.execute(
+        "INSERT INTO messages (message_id, task_id, sequence, kind, escalation_id, body, state, sent_by, sent_role,"
+        " sent_wall_ms) VALUES (?, ?, (SELECT coalesce(max(sequence), 0) + 1 FROM messages WHERE task_id = ?),"
+        " ?, ?, ?, 'PENDING', ?, ?, ?)",
+        (message_id, task_id, task_id, kind, escalation_id, body, sent_by.identity, sent_by.role, wall_ms),
+    )
+
+
+def load(reader: Reader, message_id: str) -> StoredMessage | None:
+    """The message, or None."""
+    row = reader.one("SELECT * FROM messages WHERE message_id = ?", (message_id,))
+    return None if row is None else _from_row(row)
+
+
+def waiting(reader: Reader, task_id: str, rows_max: int = 100) -> list[StoredMessage]:
+    """Messages that no worker has acknowledged, rulings first, then in the order they were sent."""
+    rows = reader.query(
+        f"SELECT * FROM messages WHERE task_id = ? AND {WAITING}"  # noqa: S608
+        " ORDER BY kind <> 'RULING', sequence LIMIT ?",
+        (task_id, rows_max),
+    )
+    return [_from_row(row) for row in rows]
+
+
+def count_waiting(reader: Reader, task_id: str) -> int:
+    """How many messages no worker has acknowledged."""
+    row = reader.one(f"SELECT count(*) FROM messages WHERE task_id = ? AND {WAITING}", (task_id,))  # noqa: S608
+    assert row is not None
+    return int(row[0])
+
+
+def of_task(reader: Reader, task_id: str, rows_max: int = 100) -> list[StoredMessage]:
+    """A task's messages, newest first."""
+    rows = reader.query("SELECT * FROM messages WHERE task_id = ? ORDER BY sequence DESC LIMIT ?", (task_id, rows_max))
+    return [_from_row(row) for row in rows]
+
+
+def set_state(uow: UnitOfWork, message_id: str, state: str) -> None:
+    """Move one message."""
+    uow.execute("UPDATE messages SET state = ? WHERE message_id = ?", (state, message_id))
+
+
+def end_waiting(uow: UnitOfWork, task_id: str, state: str) -> None:
+    """Move every message that no worker has acknowledged."""
+    uow.execute(f"UPDATE messages SET state = ? WHERE task_id = ? AND {WAITING}", (state, task_id))  # noqa: S608
+
+
+def return_in_flight(uow: UnitOfWork, task_id: str) -> None:
+    """Make what a dead attempt had not acknowledged wait for the next one."""
+    uow.execute("UPDATE messages SET state = 'PENDING' WHERE task_id = ? AND state = 'IN_FLIGHT'", (task_id,))
+
+
+def mark(uow: UnitOfWork, kind: str, entity_id: str, traceparent: str) -> None:
+    """Note in the outbox that an entity has changed."""
+    uow.execute("INSERT INTO outbox (kind, entity_id, traceparent) VALUES (?, ?, ?)", (kind, entity_id, traceparent))
+
+
+def due(reader: Reader, *, after: int, rows_max: int) -> list[Due]:
+    """The oldest marks beyond ``after``."""
+    rows = reader.query("SELECT * FROM outbox WHERE sequence > ? ORDER BY sequence LIMIT ?", (after, rows_max))
+    return [
+        Due(
+            sequence=row["sequence"],
+            kind=row["kind"],
+            entity_id=row["entity_id"],
+            traceparent=row["traceparent"],
+        )
+        for row in rows
+    ]
+
+
+def last_sequence(reader: Reader) -> int:
+    """The sequence of the newest mark there has ever been; 0 before the first."""
+    row = reader.one("SELECT seq FROM sqlite_sequence WHERE name = 'outbox'")
+    return int(row[0]) if row else 0
+
+
+def forget(uow: UnitOfWork, through: int) -> None:
+    """Drop the marks that the supervisor has taken."""
+    uow.execute("DELETE FROM outbox WHERE sequence <= ?", (through,))

@@ -1,0 +1,25 @@
+"""Facts about the store itself."""
+
+from __future__ import annotations
+
+import uuid
+
+from lane_runner_svc.store.tasks import Reader
+from lanewarden.store import UnitOfWork
+
+_STORE_ID = "store_id"
+
+
+def ensure_store_id(uow: UnitOfWork, fresh: str | None = None) -> None:
+    """Give a new store its id."""
+    uow.execute(
+        "INSERT INTO meta (key, value) VALUES (?, ?) ON CONFLICT (key) DO NOTHING",
+        (_STORE_ID, fresh or str(uuid.uuid4())),
+    )
+
+
+def store_id(reader: Reader) -> str:
+    """The id the store got when it was made; another store's reports begin at 1 again."""
+    row = reader.one("SELECT value FROM meta WHERE key = ?", (_STORE_ID,))
+    assert row is not None, "bootstrap gives every store its id"
+    return str(row[0])

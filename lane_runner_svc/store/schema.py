@@ -1,0 +1,138 @@
+"""The runner's tables. Every table is STRICT and every state is CHECKed, so that no code can store another."""
+
+from __future__ import annotations
+
+from sqlite_utils import Database, Migrations
+
+MIGRATIONS = Migrations("lane_runner")
+
+_TABLES = """
+CREATE TABLE tasks (
+    task_id TEXT PRIMARY KEY,
+    position INTEGER NOT NULL UNIQUE,
+    name TEXT NOT NULL,
+    lane TEXT NOT NULL,
+    gates TEXT NOT NULL,
+    spec BLOB NOT NULL,
+    stop_grace_ms INTEGER NOT NULL,
+    premature_exits_max INTEGER NOT NULL,
+    launch_failures_max INTEGER NOT NULL,
+    submitted_wall_ms INTEGER NOT NULL,
+    state TEXT NOT NULL CHECK (state IN (
+        'QUEUED', 'STARTING', 'RUNNING', 'HELD', 'IDLE', 'SUCCEEDED', 'FAILED', 'CANCELED', 'SETTLED')),
+    epoch INTEGER NOT NULL,
+    attempt INTEGER NOT NULL,
+    worker_alive INTEGER NOT NULL,
+    pauses TEXT NOT NULL,
+    not_before_ms INTEGER NOT NULL,
+    launch_failures INTEGER NOT NULL,
+    premature_exits INTEGER NOT NULL,
+    progress INTEGER,
+    progress_note TEXT NOT NULL,
+    cancel_cause TEXT,
+    outcome TEXT CHECK (outcome IN ('SUCCEEDED', 'FAILED')),
+    outcome_summary TEXT NOT NULL,
+    exit_code INTEGER,
+    exit_signal INTEGER,
+    summary TEXT NOT NULL,
+    summary_author TEXT CHECK (summary_author IN ('WORKER', 'RUNNER', 'SUPERVISOR', 'OPERATOR')),
+    finished_wall_ms INTEGER,
+    version INTEGER NOT NULL,
+    CHECK (state NOT IN ('SUCCEEDED', 'FAILED', 'CANCELED', 'SETTLED') OR (summary <> '' AND summary_author IS NOT NULL))
+) STRICT;
+CREATE INDEX tasks_unfinished ON tasks (lane, position)
+    WHERE state NOT IN ('SUCCEEDED', 'FAILED', 'CANCELED', 'SETTLED');
+
+CREATE TABLE attempts (
+    task_id TEXT NOT NULL REFERENCES tasks (task_id),
+    epoch INTEGER NOT NULL,
+    attempt INTEGER NOT NULL,
+    token_hash BLOB NOT NULL UNIQUE,
+    reason TEXT NOT NULL,
+    claimed_wall_ms INTEGER NOT NULL,
+    pid INTEGER,
+    start_ticks INTEGER,
+    boot_id TEXT,
+    stop_cause TEXT,
+    ended TEXT CHECK (ended IN ('EXITED', 'SIGNALED', 'NEVER_STARTED', 'SHIM_LOST', 'LAUNCH_FAILED')),
+    ended_detail TEXT,
+    ended_wall_ms INTEGER,
+    PRIMARY KEY (task_id, epoch, attempt)
+) STRICT;
+CREATE INDEX attempts_alive ON attempts (task_id) WHERE ended IS NULL;
+
+CREATE TABLE holds (
+    escalation_id TEXT PRIMARY KEY,
+    position INTEGER NOT NULL UNIQUE,
+    task_id TEXT NOT NULL REFERENCES tasks (task_id),
+    epoch INTEGER NOT NULL,
+    attempt INTEGER NOT NULL,
+    sequence INTEGER NOT NULL,
+    question TEXT NOT NULL,
+    options TEXT NOT NULL,
+    state TEXT NOT NULL CHECK (state IN ('NONE', 'OPEN', 'RELEASED', 'ACKNOWLEDGED', 'CANCELED')),
+    opened_wall_ms INTEGER NOT NULL,
+    closed_wall_ms INTEGER,
+    cancel_cause TEXT NOT NULL,
+    acks INTEGER NOT NULL,
+    acked_by TEXT,
+    acked_role TEXT,
+    acked_wall_ms INTEGER,
+    expected_by_wall_ms INTEGER,
+    ack_note TEXT NOT NULL,
+    ruling_id TEXT UNIQUE,
+    decision TEXT CHECK (decision IN ('APPROVE', 'REJECT', 'REVISE', 'CHOOSE')),
+    instructions TEXT,
+    option_key TEXT,
+    ratifies TEXT,
+    ruled_by TEXT,
+    ruled_role TEXT,
+    ruled_wall_ms INTEGER,
+    UNIQUE (task_id, epoch, attempt, sequence),
+    CHECK (state NOT IN ('RELEASED', 'ACKNOWLEDGED') OR (ruling_id IS NOT NULL AND decision IS NOT NULL))
+) STRICT;
+CREATE INDEX holds_by_task ON holds (task_id, position);
+CREATE INDEX holds_unclosed ON holds (task_id, state) WHERE state IN ('OPEN', 'RELEASED');
+
+CREATE TABLE messages (
+    message_id TEXT PRIMARY KEY,
+    task_id TEXT NOT NULL REFERENCES tasks (task_id),
+    sequence INTEGER NOT NULL,
+    kind TEXT NOT NULL CHECK (kind IN ('RULING', 'INSTRUCTION', 'INPUT')),
+    escalation_id TEXT REFERENCES holds (escalation_id),
+    body TEXT NOT NULL,
+    state TEXT NOT NULL CHECK (state IN ('PENDING', 'IN_FLIGHT', 'ACKNOWLEDGED', 'PARKED', 'UNDELIVERED')),
+    sent_by TEXT NOT NULL,
+    sent_role TEXT NOT NULL,
+    sent_wall_ms INTEGER NOT NULL,
+    UNIQUE (task_id, sequence)
+) STRICT;
+CREATE INDEX messages_waiting ON messages (task_id, sequence) WHERE state IN ('PENDING', 'IN_FLIGHT');
+
+CREATE TABLE gates (
+    task_id TEXT NOT NULL REFERENCES tasks (task_id),
+    epoch INTEGER NOT NULL,
+    gate TEXT NOT NULL,
+    decision TEXT NOT NULL CHECK (decision IN ('APPROVED', 'REVISE', 'REJECTED', 'WAIVED')),
+    decided_by TEXT NOT NULL,
+    decided_role TEXT NOT NULL,
+    decided_wall_ms INTEGER NOT NULL,
+    note TEXT NOT NULL,
+    PRIMARY KEY (task_id, epoch, gate)
+) STRICT;
+
+CREATE TABLE outbox (
+    sequence INTEGER PRIMARY KEY AUTOINCREMENT,
+    kind TEXT NOT NULL CHECK (kind IN ('task', 'escalation', 'new_escalation')),
+    entity_id TEXT NOT NULL,
+    traceparent TEXT NOT NULL
+) STRICT;
+"""
+
+
+@MIGRATIONS()
+def first_tables(db: Database) -> None:
+    """Everything the main job needs."""
+    for statement in _TABLES.split(";\n"):
+        if statement.strip():
+            db.execute(statement)

@@ -1,0 +1,186 @@
+"""Tasks and their attempts as rows."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass, fields
+from typing import Any
+
+from lane_runner_svc.core.states import TERMINAL, State
+from lane_runner_svc.core.task import Author, Outcome, PauseCause, Task
+from lanewarden.errors import Reason, refuse
+from lanewarden.store import Connection, UnitOfWork
+
+_FIXED = ("task_id", "name", "lane", "gates", "spec", "submitted_wall_ms")
+_COLUMNS = tuple(field.name for field in fields(Task))
+_SELECT = f"SELECT {', '.join(_COLUMNS)} FROM tasks"  # noqa: S608 - the columns are the dataclass's own
+_INSERT = (
+    f"INSERT INTO tasks (position, {', '.join(_COLUMNS)}) "  # noqa: S608
+    f"VALUES ((SELECT coalesce(max(position), 0) + 1 FROM tasks), {', '.join('?' * len(_COLUMNS))})"
+)
+_MUTABLE = tuple(name for name in _COLUMNS if name not in _FIXED)
+_UPDATE = f"UPDATE tasks SET {', '.join(f'{name} = ?' for name in _MUTABLE)} WHERE task_id = ?"  # noqa: S608
+UNFINISHED = f"state NOT IN ({', '.join(repr(state.value) for state in State if state in TERMINAL)})"
+
+Reader = Connection | UnitOfWork
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attempt:
+    """One launch of the worker for a task in an epoch. ``ended`` is None while it may be alive."""
+
+    task_id: str
+    epoch: int
+    attempt: int
+    token_hash: bytes
+    reason: str
+    claimed_wall_ms: int
+    pid: int | None = None
+    start_ticks: int | None = None
+    boot_id: str | None = None
+    stop_cause: str | None = None
+    ended: str | None = None
+    ended_detail: str | None = None
+    ended_wall_ms: int | None = None
+
+
+_ATTEMPT_COLUMNS = tuple(field.name for field in fields(Attempt))
+_ATTEMPT_SELECT = f"SELECT {', '.join(_ATTEMPT_COLUMNS)} FROM attempts"  # noqa: S608
+
+
+def _from_row(row: Iterable[Any]) -> Task:
+    values: dict[str, Any] = dict(zip(_COLUMNS, row, strict=True))
+    values["gates"] = tuple(json.loads(values["gates"]))
+    values["state"] = State[values["state"]]
+    values["worker_alive"] = bool(values["worker_alive"])
+    values["pauses"] = frozenset(PauseCause(cause) for cause in json.loads(values["pauses"]))
+    values["outcome"] = Outcome(values["outcome"]) if values["outcome"] else None
+    values["summary_author"] = Author(values["summary_author"]) if values["summary_author"] else None
+    return Task(**values)
+
+
+def _to_values(task: Task, names: Iterable[str]) -> list[object]:
+    def stored(name: str) -> object:
+        value = getattr(task, name)
+        if name == "gates":
+            return json.dumps(value)
+        if name == "pauses":
+            return json.dumps(sorted(cause.value for cause in value))
+        if isinstance(value, State | Outcome | Author):
+            return value.value
+        return value
+
+    return [stored(name) for name in names]
+
+
+def load(reader: Reader, task_id: str) -> Task:
+    """The task.
+
+    Raises:
+        Refusal: TASK_UNKNOWN.
+    """
+    row = reader.one(f"{_SELECT} WHERE task_id = ?", (task_id,))
+    if row is None:
+        raise refuse(Reason.TASK_UNKNOWN, f"no task {task_id!r} here; `lanewarden tasks` lists them", task_id=task_id)
+    return _from_row(row)
+
+
+def insert(uow: UnitOfWork, task: Task) -> None:
+    """Store a new task at the end of its lane's queue."""
+    uow.execute(_INSERT, _to_values(task, _COLUMNS))
+
+
+def update(uow: UnitOfWork, task: Task) -> None:
+    """Store what may change of a task."""
+    uow.execute(_UPDATE, [*_to_values(task, _MUTABLE), task.task_id])
+
+
+def unfinished(reader: Reader) -> list[Task]:
+    """Every task that is not terminal, oldest first."""
+    return [_from_row(row) for row in reader.query(f"{_SELECT} WHERE {UNFINISHED} ORDER BY position")]
+
+
+def queued(reader: Reader, lane: str) -> list[Task]:
+    """The lane's queued tasks, oldest first."""
+    sql = f"{_SELECT} WHERE lane = ? AND {UNFINISHED} AND state = 'QUEUED' ORDER BY position"
+    return [_from_row(row) for row in reader.query(sql, (lane,))]
+
+
+def page(
+    reader: Reader, *, states: Iterable[str], lane: str, rows_max: int, before: int | None
+) -> tuple[list[Task], int | None]:
+    """Tasks, newest first, and the position to go on from (None at the end)."""
+    wanted = list(states)
+    where, values = ["1"], list[object]()
+    if wanted:
+        where.append(f"state IN ({', '.join('?' * len(wanted))})")
+        values += wanted
+    if lane:
+        where.append("lane = ?")
+        values.append(lane)
+    if before is not None:
+        where.append("position < ?")
+        values.append(before)
+    sql = (
+        f"SELECT {', '.join(_COLUMNS)}, position FROM tasks "  # noqa: S608
+        f"WHERE {' AND '.join(where)} ORDER BY position DESC LIMIT ?"
+    )
+    rows = reader.query(sql, (*values, rows_max + 1))
+    found = [_from_row(row[:-1]) for row in rows[:rows_max]]
+    return found, (rows[rows_max - 1][-1] if len(rows) > rows_max else None)
+
+
+def lane_counts(reader: Reader) -> dict[str, dict[str, int]]:
+    """Per lane, how many unfinished tasks are in each state."""
+    counts: dict[str, dict[str, int]] = {}
+    for lane, state, number in reader.query(
+        f"SELECT lane, state, count(*) FROM tasks WHERE {UNFINISHED} GROUP BY lane, state"  # noqa: S608
+    ):
+        counts.setdefault(lane, {})[state] = number
+    return counts
+
+
+def lane_holder(reader: Reader, lane: str) -> str | None:
+    """The task whose attempt occupies the lane: launched or about to be, and not known to have ended."""
+    row = reader.one(
+        "SELECT a.task_id FROM attempts a JOIN tasks t ON t.task_id = a.task_id WHERE a.ended IS NULL AND t.lane = ?",
+        (lane,),
+    )
+    return None if row is None else str(row[0])
+
+
+def insert_attempt(uow: UnitOfWork, attempt: Attempt) -> None:
+    """Store an attempt before its launch."""
+    values = [getattr(attempt, name) for name in _ATTEMPT_COLUMNS]
+    uow.execute(
+        f"INSERT INTO attempts ({', '.join(_ATTEMPT_COLUMNS)}) VALUES ({', '.join('?' * len(values))})",  # noqa: S608
+        values,
+    )
+
+
+def set_attempt(uow: UnitOfWork, task_id: str, epoch: int, attempt: int, **columns: object) -> None:
+    """Change columns of one attempt."""
+    sets = ", ".join(f"{name} = ?" for name in columns)
+    uow.execute(
+        f"UPDATE attempts SET {sets} WHERE task_id = ? AND epoch = ? AND attempt = ?",  # noqa: S608
+        (*columns.values(), task_id, epoch, attempt),
+    )
+
+
+def load_attempt(reader: Reader, task_id: str, epoch: int, attempt: int) -> Attempt | None:
+    """One attempt, or None."""
+    row = reader.one(f"{_ATTEMPT_SELECT} WHERE task_id = ? AND epoch = ? AND attempt = ?", (task_id, epoch, attempt))
+    return None if row is None else Attempt(**dict(zip(_ATTEMPT_COLUMNS, row, strict=True)))
+
+
+def attempt_of_token(reader: Reader, token_hash: bytes) -> Attempt | None:
+    """The attempt whose token has this SHA-256, or None."""
+    row = reader.one(f"{_ATTEMPT_SELECT} WHERE token_hash = ?", (token_hash,))
+    return None if row is None else Attempt(**dict(zip(_ATTEMPT_COLUMNS, row, strict=True)))
+
+
+def unended_attempts(reader: Reader) -> list[Attempt]:
+    """Attempts that have not been seen to end: what recovery looks after."""
+    rows = reader.query(f"{_ATTEMPT_SELECT} WHERE ended IS NULL ORDER BY claimed_wall_ms")
+    return [Attempt(**dict(zip(_ATTEMPT_COLUMNS, row, strict=True))) for row in rows]

@@ -1,0 +1,105 @@
+"""What a unit of work of the runner has at hand, and what it tells the rest of the process once it is committed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from random import Random
+from typing import Final
+
+from lane_runner_svc.core.holds import Hold, HoldState
+from lane_runner_svc.core.task import Effect, Happening, Now, Task, transition
+from lane_runner_svc.store import holds, messages, tasks
+from lanewarden.hub import Topic
+from lanewarden.store import UnitOfWork
+
+QUEUE: Final = Topic("queue")
+OUTBOX: Final = Topic("outbox")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttemptRef:
+    """One launch of a task's worker."""
+
+    task_id: str
+    epoch: int
+    attempt: int
+
+
+@dataclass(slots=True)
+class Session:
+    """One unit of work: the transaction, one instant, the process's randomness.
+
+    ``changed``, ``stops`` and ``completed`` are carried out by the runner after the commit.
+    """
+
+    uow: UnitOfWork
+    now: Now
+    random: Random
+    traceparent: str = ""
+    changed: set[Topic] = field(default_factory=set)
+    stops: list[AttemptRef] = field(default_factory=list)
+    completed: list[AttemptRef] = field(default_factory=list)
+
+    def happen(self, task: Task, happening: Happening) -> Task:
+        """Judge a happening, store the task as it is then, and carry out the effects that belong to the transaction."""
+        step = transition(task, happening, self.now)
+        moved = self.save(step.task)
+        for effect in step.effects:
+            self._carry_out(effect, moved)
+        return moved
+
+    def save(self, task: Task) -> Task:
+        """Store a changed task with its next version and mark it for the supervisor."""
+        saved = replace(task, version=task.version + 1)
+        tasks.update(self.uow, saved)
+        self.touch_task(saved.task_id)
+        return saved
+
+    def touch_task(self, task_id: str) -> None:
+        """The task, or something shown with it, has changed."""
+        topic = Topic("task", task_id)
+        if topic not in self.changed:
+            self.changed.update((topic, QUEUE))
+            self._mark("task", task_id)
+
+    def save_hold(self, hold: Hold) -> Hold:
+        """Store a changed escalation and mark it for the supervisor."""
+        holds.update(self.uow, hold)
+        self.touch_hold(hold.escalation_id)
+        return hold
+
+    def touch_hold(self, escalation_id: str, *, new: bool = False) -> None:
+        """The escalation is new or has changed."""
+        topic = Topic("escalation", escalation_id)
+        if topic not in self.changed:
+            self.changed.add(topic)
+            self._mark("new_escalation" if new else "escalation", escalation_id)
+
+    def after_commit(self, tell: Callable[[Session], None]) -> None:
+        """Have the runner told of this session once it is durable."""
+        self.uow.after_commit(lambda: tell(self))
+
+    def _mark(self, kind: str, entity_id: str) -> None:
+        messages.mark(self.uow, kind, entity_id, self.traceparent)
+        self.changed.add(OUTBOX)
+
+    def _carry_out(self, effect: Effect, task: Task) -> None:
+        match effect:
+            case Effect.STOP_WORKER:
+                self.stop(task, cause=task.cancel_cause or "")
+            case Effect.CANCEL_HOLDS:
+                for hold in holds.blocking(self.uow, task.task_id):
+                    cause = task.cancel_cause or f"the task ended: {task.state.name}"
+                    closed = replace(
+                        hold, state=HoldState.CANCELED, closed_wall_ms=self.now.wall_ms, cancel_cause=cause
+                    )
+                    self.save_hold(closed)
+            case Effect.END_MESSAGES:
+                messages.end_waiting(self.uow, task.task_id, "UNDELIVERED")
+
+    def stop(self, task: Task, *, cause: str) -> None:
+        """Store the intent to stop the worker, so that a crash does not forget it, and have it carried out."""
+        ref = AttemptRef(task_id=task.task_id, epoch=task.epoch, attempt=task.attempt)
+        tasks.set_attempt(self.uow, ref.task_id, ref.epoch, ref.attempt, stop_cause=cause)
+        self.stops.append(ref)

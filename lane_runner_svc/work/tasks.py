@@ -1,0 +1,134 @@
+"""Units of work about tasks: submit, cancel, pause, resume, gates, progress, complete."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from lane_runner_svc.core.completion import GateDecision
+from lane_runner_svc.core.holds import Actor
+from lane_runner_svc.core.task import CancelAsked, CompleteAsked, Outcome, PauseCause, Task, clipped, ended
+from lane_runner_svc.store import holds, tasks
+from lane_runner_svc.work.attempts import blockers, current
+from lane_runner_svc.work.session import AttemptRef, Session
+from lanewarden.errors import Reason, invalid, refuse
+
+PROGRESS_MAX = 2**63 - 1
+_ID_ALPHABET = "23456789bcdfghjkmnpqrstvwxyz"
+_ID_LENGTH = 9
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Submission:
+    """A task spec that has been checked; ``spec`` is the contract's own message, kept as it came."""
+
+    name: str
+    lane: str
+    gates: tuple[str, ...]
+    spec: bytes
+    stop_grace_ms: int
+    premature_exits_max: int
+    launch_failures_max: int
+
+
+def submit(session: Session, submission: Submission) -> Task:
+    """Store a task and queue it in its lane."""
+    task = Task(
+        # Letters that people can read to each other, none of which spell a word.
+        task_id="t" + "".join(session.random.choices(_ID_ALPHABET, k=_ID_LENGTH)),
+        name=submission.name,
+        lane=submission.lane,
+        gates=submission.gates,
+        spec=submission.spec,
+        stop_grace_ms=submission.stop_grace_ms,
+        premature_exits_max=submission.premature_exits_max,
+        launch_failures_max=submission.launch_failures_max,
+        submitted_wall_ms=session.now.wall_ms,
+    )
+    tasks.insert(session.uow, task)
+    session.touch_task(task.task_id)
+    return task
+
+
+def cancel(session: Session, task_id: str, *, cause: str, by: Actor) -> Task:
+    """End a task: at once if no worker is alive, else once its worker is stopped. A second cancel changes nothing.
+
+    Raises:
+        Refusal: TASK_UNKNOWN; TASK_TERMINAL or TASK_SETTLED when it ended in another way.
+    """
+    task = tasks.load(session.uow, task_id)
+    if task.stopping:
+        return task
+    return session.happen(task, CancelAsked(cause=cause, by=by))
+
+
+def pause(session: Session, task_id: str) -> Task:
+    """Add the operator's pause: nothing is launched until it is cleared.
+
+    Raises:
+        Refusal: TASK_UNKNOWN, TASK_TERMINAL or TASK_SETTLED.
+    """
+    return _set_pauses(session, task_id, add=PauseCause.OPERATOR)
+
+
+def resume(session: Session, task_id: str) -> Task:
+    """Clear the operator's pause and no other.
+
+    Raises:
+        Refusal: TASK_UNKNOWN, TASK_TERMINAL or TASK_SETTLED.
+    """
+    return _set_pauses(session, task_id, remove=PauseCause.OPERATOR)
+
+
+def _set_pauses(
+    session: Session, task_id: str, *, add: PauseCause | None = None, remove: PauseCause | None = None
+) -> Task:
+    task = tasks.load(session.uow, task_id)
+    if task.terminal:
+        raise ended(task)
+    pauses = (task.pauses | {add} if add else task.pauses) - {remove}
+    return task if pauses == task.pauses else session.save(replace(task, pauses=frozenset(pauses)))
+
+
+def record_gate(session: Session, task_id: str, gate: str, decision: GateDecision, *, by: Actor, note: str) -> Task:
+    """Store the decision of a review; it replaces an earlier one.
+
+    Raises:
+        Refusal: TASK_UNKNOWN, GATE_UNKNOWN, TASK_TERMINAL or TASK_SETTLED.
+    """
+    task = tasks.load(session.uow, task_id)
+    if gate not in task.gates:
+        has = ", ".join(task.gates) or "none"
+        raise refuse(Reason.GATE_UNKNOWN, f"task {task_id} has no gate {gate!r}; it has: {has}", gate=gate)
+    if task.terminal:
+        raise ended(task)
+    holds.record_gate(session.uow, task_id, task.epoch, gate, decision, by, session.now.wall_ms, note)
+    return session.save(task)
+
+
+def report_progress(session: Session, ref: AttemptRef, *, sequence: int, note: str) -> tuple[int, bool]:
+    """Raise the task's progress; returns what is stored now and whether this raised it.
+
+    Raises:
+        Refusal: ATTEMPT_STALE.
+    """
+    task = current(session, ref)
+    known = task.progress or 0
+    wanted = sequence or known + 1
+    if wanted > PROGRESS_MAX:
+        raise invalid(("sequence", f"at most {PROGRESS_MAX}"))
+    if wanted <= known:
+        return known, False
+    session.save(replace(task, progress=wanted, progress_note=clipped(note)))
+    return wanted, True
+
+
+def complete(session: Session, ref: AttemptRef, *, outcome: Outcome, summary: str) -> Task:
+    """Store what the worker says its task came to; the task is terminal once the worker has exited.
+
+    Raises:
+        Refusal: ATTEMPT_STALE, COMPLETION_BLOCKED with every blocker named.
+    """
+    task = current(session, ref)
+    asked = CompleteAsked(outcome=outcome, summary=summary, blockers=blockers(session.uow, task))
+    session.completed.append(ref)
+    return session.happen(task, asked)
