@@ -88,7 +88,7 @@ class FieldViolation:
     description: str
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Refusal(Exception):  # noqa: N818 - a refusal is a result the caller is told, not a crash
     """A typed "no": the reason, a sentence that says what to do next, and facts for machines.
 

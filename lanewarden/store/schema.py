@@ -1,0 +1,25 @@
+"""The tables that every store has, whoever owns it."""
+
+from __future__ import annotations
+
+from sqlite_utils import Database, Migrations
+
+BASE_MIGRATIONS = Migrations("lanewarden")
+
+
+@BASE_MIGRATIONS()
+def base(database: Database) -> None:
+    """Small facts about the store itself, and the answers already given to requests."""
+    database.execute("CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT")
+    database.execute(
+        """
+        CREATE TABLE request_log (
+            request_id TEXT PRIMARY KEY,
+            method TEXT NOT NULL,
+            digest BLOB NOT NULL,
+            response BLOB NOT NULL,
+            created_ms INTEGER NOT NULL
+        ) STRICT
+        """
+    )
+    database.execute("CREATE INDEX request_log_by_age ON request_log (created_ms)")

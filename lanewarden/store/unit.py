@@ -1,0 +1,71 @@
+"""What a unit of work and a read can do with the database."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping, Sequence
+
+from lanewarden.store.engine import Cursor, RawConnection, Row
+
+Parameters = Sequence[object] | Mapping[str, object]
+
+_STATEMENTS_MAX = 1_024
+_TRANSACTION_WORDS = ("begin", "commit", "end", "rollback", "savepoint", "release")
+
+
+@functools.lru_cache(maxsize=_STATEMENTS_MAX)
+def _controls_transaction(sql: str) -> bool:
+    return sql.lstrip().lower().startswith(_TRANSACTION_WORDS)
+
+
+class Connection:
+    """Reads on one snapshot of the database."""
+
+    __slots__ = ("_raw",)
+
+    def __init__(self, raw: RawConnection) -> None:
+        self._raw: RawConnection | None = raw
+
+    def query(self, sql: str, params: Parameters = ()) -> list[Row]:
+        """Return every row; put a LIMIT into the statement where the table is not small."""
+        return self._run(sql, params).fetchall()
+
+    def one(self, sql: str, params: Parameters = ()) -> Row | None:
+        """Return the first row, or ``None``."""
+        row: Row | None = self._run(sql, params).fetchone()
+        return row
+
+    def end(self) -> None:
+        """Make any later use an error: the snapshot or the transaction is over."""
+        self._raw = None
+
+    def _run(self, sql: str, params: Parameters) -> Cursor:
+        if _controls_transaction(sql):
+            raise RuntimeError("the store begins and ends the transaction; raise an exception to undo a unit")
+        # Some errors end the transaction. Code that went on after one would commit each statement by itself.
+        if self._raw is None or not self._raw.in_transaction:
+            raise RuntimeError("the transaction is over; use the connection only inside of the unit of work")
+        return self._raw.execute(sql, params)
+
+
+class UnitOfWork(Connection):
+    """Reads and writes that commit together or not at all.
+
+    A unit shares its transaction with others, each inside its own savepoint, so it must not begin, commit or
+    roll back anything itself: raise an exception to undo the unit. Deferred foreign keys do not belong in the
+    schema, since they fail at the commit that all share.
+    """
+
+    __slots__ = ("callbacks",)
+
+    def __init__(self, raw: RawConnection) -> None:
+        super().__init__(raw)
+        self.callbacks: list[Callable[[], None]] = []
+
+    def execute(self, sql: str, params: Parameters = ()) -> Cursor:
+        """Run one statement and return its cursor (``rowcount``, ``lastrowid``, rows)."""
+        return self._run(sql, params)
+
+    def after_commit(self, callback: Callable[[], None]) -> None:
+        """Have ``callback`` called once the unit is on disk, before its caller goes on; or never."""
+        self.callbacks.append(callback)
