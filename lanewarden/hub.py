@@ -29,7 +29,7 @@ class Subscription:
     def __init__(self, hub: Hub, topics: tuple[Topic, ...]) -> None:
         self._hub = hub
         self._topics = topics
-        self._changed: set[str] = set()
+        self._changed: dict[str, None] = {}
         self._event = asyncio.Event()
 
     def __enter__(self) -> Subscription:
@@ -43,22 +43,23 @@ class Subscription:
 
     def wake(self, changed: str) -> None:
         """Add an id and wake the waiter."""
-        self._changed.add(changed)
+        self._changed[changed] = None
         self._event.set()
 
-    async def take(self) -> set[str]:
-        """Wait for a change, then return the ids that changed since the last call."""
+    async def take(self) -> list[str]:
+        """Wait for a change, then return the ids that changed since the last call, oldest change first."""
         await self._event.wait()
         self._event.clear()
-        changed, self._changed = self._changed, set()
-        return changed
+        changed, self._changed = self._changed, {}
+        return list(changed)
 
 
 class Hub:
     """Publishes changes to subscriptions; belongs to one event loop and is used on its thread only."""
 
     def __init__(self) -> None:
-        self._subscriptions: dict[Topic, set[Subscription]] = {}
+        # Dictionaries, for their order: a run with the same seed wakes everybody in the same order.
+        self._subscriptions: dict[Topic, dict[Subscription, None]] = {}
 
     def subscribe(self, *topics: Topic) -> Subscription:
         """A subscription to the topics; it hears nothing until it is entered."""
@@ -68,20 +69,19 @@ class Hub:
         """Wake whoever subscribed to the entities, or to all of their kind."""
         for topic in topics:
             for name in (topic, Topic(topic.kind)):
-                # In the order of subscription would need a list; a wake only sets a flag, so order is nobody's business.
                 for subscription in self._subscriptions.get(name, ()):
                     subscription.wake(topic.id)
 
     def add(self, subscription: Subscription, topics: Iterable[Topic]) -> None:
         """Called by an entered subscription."""
         for topic in topics:
-            self._subscriptions.setdefault(topic, set()).add(subscription)
+            self._subscriptions.setdefault(topic, {})[subscription] = None
 
     def remove(self, subscription: Subscription, topics: Iterable[Topic]) -> None:
         """Called by a left subscription."""
         for topic in topics:
             members = self._subscriptions.get(topic)
             if members is not None:
-                members.discard(subscription)
+                members.pop(subscription, None)
                 if not members:
                     del self._subscriptions[topic]
