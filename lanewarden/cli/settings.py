@@ -1,0 +1,25 @@
+"""What the command line reads from the environment; the only place that knows the names."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+STATE_DIR_VARIABLE: Final = "LANEWARDEN_STATE_DIR"
+
+
+def default_state_dir(environ: Mapping[str, str] | None = None) -> Path:
+    """$LANEWARDEN_STATE_DIR, else $XDG_STATE_HOME/lanewarden, else ~/.local/state/lanewarden."""
+    variables = os.environ if environ is None else environ
+    if given := variables.get(STATE_DIR_VARIABLE):
+        return Path(given).absolute()
+    base = variables.get("XDG_STATE_HOME", "")
+    # The XDG specification: a relative path is invalid and to be ignored.
+    return (Path(base) if base.startswith("/") else Path.home() / ".local" / "state") / "lanewarden"
+
+
+def search_path() -> str:
+    """The caller's PATH, which `run` passes on to the worker."""
+    return os.environ.get("PATH", os.defpath)

@@ -1,0 +1,186 @@
+"""How the contract's messages look: as rows and fields for people, as documents for programs."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from typing import Any, Final
+
+import click
+from google.protobuf.json_format import MessageToDict
+from google.protobuf.message import Message
+from google.protobuf.timestamp_pb2 import Timestamp
+
+from lanewarden.cli.terminal import lines, one_line, write_json
+from lanewarden.v1 import escalation_pb2, operator_service_pb2, task_pb2
+from lanewarden.worker_messages import enum_word
+
+CELL_WIDTH: Final = 60
+
+
+def document(message: Message) -> dict[str, Any]:
+    """The JSON form of a message: protobuf's own mapping, with the contract's field names and every plain field."""
+    return dict(MessageToDict(message, preserving_proto_field_name=True, always_print_fields_with_no_presence=True))
+
+
+def print_documents(messages: Iterable[Message]) -> None:
+    """One JSON array."""
+    write_json([document(message) for message in messages])
+
+
+def print_table(headers: Sequence[str], rows: Sequence[Sequence[str]], *, empty: str) -> None:
+    """A table with one line per row, or the line ``empty``."""
+    if not rows:
+        click.echo(empty)
+        return
+    from tabulate import tabulate
+
+    cells = [[_cell(cell) for cell in row] for row in rows]
+    click.echo(tabulate(cells, headers, tablefmt="plain", disable_numparse=True))
+
+
+def print_fields(fields: Iterable[tuple[str, str]]) -> None:
+    """``name  value`` lines; a value of several lines is indented, an empty one is left out."""
+    shown = [(name, value) for name, value in fields if value]
+    width = max(len(name) for name, _ in shown)
+    for name, value in shown:
+        first, *rest = lines(value)
+        click.echo(f"{name:<{width}}  {first}")
+        for line in rest:
+            click.echo(f"{'':<{width}}  {line}")
+
+
+def _cell(text: str) -> str:
+    line = one_line(text.splitlines()[0] if text else "")
+    return line if len(line) <= CELL_WIDTH else line[: CELL_WIDTH - 1] + "…"
+
+
+def age(stamp: Timestamp) -> str:
+    """How long ago, in one unit."""
+    seconds = max(0, int(time.time()) - stamp.seconds)
+    for size, unit in ((86_400, "d"), (3_600, "h"), (60, "m")):
+        if seconds >= size:
+            return f"{seconds // size}{unit}"
+    return f"{seconds}s"
+
+
+def moment(stamp: Timestamp) -> str:
+    """Local date and time, to the second; empty when it is unset."""
+    if not stamp.seconds:
+        return ""
+    return datetime.fromtimestamp(stamp.seconds).astimezone().isoformat(sep=" ", timespec="seconds")
+
+
+def person(actor: task_pb2.Actor) -> str:
+    """``ada (operator)``."""
+    return f"{actor.identity} ({actor.role})" if actor.identity else ""
+
+
+def state(task: task_pb2.Task) -> str:
+    """The state with what modifies it."""
+    words = [enum_word(task_pb2.TaskState, task.state)]
+    words += [f"paused by {enum_word(task_pb2.PauseCause, cause)}" for cause in task.pauses]
+    words += ["as last seen"] if task.runner_unreachable else []
+    return ", ".join(words)
+
+
+def progress(task: task_pb2.Task) -> str:
+    """The progress, or that there is no sensor."""
+    if not task.HasField("progress"):
+        return "unknown"
+    return f"{task.progress} {task.progress_note}".strip()
+
+
+def task_rows(tasks: Iterable[task_pb2.Task]) -> list[list[str]]:
+    """Rows under TASK NAME LANE STATE ATTEMPT PROGRESS AGE SUMMARY."""
+    return [
+        [
+            task.task_id,
+            task.spec.name,
+            task.spec.lane,
+            state(task),
+            str(task.attempt),
+            progress(task),
+            age(task.submitted_at),
+            task.summary,
+        ]
+        for task in tasks
+    ]
+
+
+TASK_HEADERS: Final = ("TASK", "NAME", "LANE", "STATE", "ATTEMPT", "PROGRESS", "AGE", "SUMMARY")
+
+
+def escalation_state(each: escalation_pb2.Escalation) -> str:
+    """Where the hold stands, and what a person has said about it."""
+    if not each.expects_reply:
+        return "notice"
+    words = [enum_word(escalation_pb2.HoldState, each.hold_state)]
+    if each.HasField("ruling"):
+        words.append(ruling_word(each.ruling.ruling))
+    elif each.HasField("ack"):
+        expected = moment(each.ack.expected_by)
+        words.append(f"acked by {each.ack.acked_by.identity}" + (f", expected by {expected}" if expected else ""))
+    return ", ".join(words)
+
+
+def ruling_word(ruling: escalation_pb2.Ruling) -> str:
+    """``approve``, or ``choose archive``."""
+    return f"{enum_word(escalation_pb2.Decision, ruling.decision)} {ruling.option_key}".strip()
+
+
+def escalation_rows(escalations: Iterable[escalation_pb2.Escalation]) -> list[list[str]]:
+    """Rows under ESCALATION TASK LANE AGE STATE QUESTION."""
+    return [
+        [each.escalation_id, each.task_name, each.lane, age(each.opened_at), escalation_state(each), each.question]
+        for each in escalations
+    ]
+
+
+ESCALATION_HEADERS: Final = ("ESCALATION", "TASK", "LANE", "AGE", "STATE", "QUESTION")
+
+
+def escalation_fields(each: escalation_pb2.Escalation) -> list[tuple[str, str]]:
+    """Everything about one escalation."""
+    ack, record = each.ack, each.ruling
+    delivery = enum_word(escalation_pb2.DeliveryState, record.delivery)
+    worker = "alive, may be waiting" if each.worker_alive else "gone; the ruling starts the next attempt"
+    return [
+        ("escalation", each.escalation_id),
+        ("task", f"{each.task_id} ({each.task_name}), attempt {each.attempt}, lane {each.lane}"),
+        ("state", escalation_state(each)),
+        ("opened", f"{moment(each.opened_at)} ({age(each.opened_at)} ago)"),
+        ("worker", worker if each.hold_state == escalation_pb2.HOLD_STATE_OPEN else ""),
+        ("question", each.question),
+        *((f"option {option.key}", option.text or "-") for option in each.options),
+        ("acked", f"{moment(ack.acked_at)} by {person(ack.acked_by)} {ack.note}".strip() if each.acks else ""),
+        ("ruling", ruling_word(record.ruling) if record.ruling_id else ""),
+        ("instructions", record.ruling.instructions),
+        ("ratifies", ", ".join(record.ruling.ratifies)),
+        ("ruled", f"{moment(record.ruled_at)} by {person(record.ruled_by)}" if record.ruling_id else ""),
+        ("delivery", f"{delivery} {record.refusal}".strip() if record.ruling_id else ""),
+        ("closed", moment(each.closed_at)),
+        ("canceled", each.cancel_cause),
+    ]
+
+
+def how_to_rule(each: escalation_pb2.Escalation, prefix: str = "lanewarden") -> list[str]:
+    """The commands that would rule on it, one per line."""
+    if each.options:
+        return [
+            f"{prefix} rule {each.escalation_id} choose --option {option.key} -m '...'   # {one_line(option.text)}"
+            for option in each.options
+        ]
+    return [f"{prefix} rule {each.escalation_id} approve|reject|revise -m '...'"]
+
+
+def audit_rows(entries: Iterable[operator_service_pb2.AuditEntry]) -> list[list[str]]:
+    """Rows under AT WHO ACTION ON OUTCOME."""
+    return [
+        [moment(each.at), person(each.actor), each.action, each.escalation_id or each.task_id, each.outcome]
+        for each in entries
+    ]
+
+
+AUDIT_HEADERS: Final = ("AT", "WHO", "ACTION", "ON", "OUTCOME")

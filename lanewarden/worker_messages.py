@@ -1,0 +1,111 @@
+"""What a worker gets: plain values, made of the contract's messages."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from lanewarden.v1 import escalation_pb2, message_pb2, task_pb2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Escalation:
+    """A stored question or notice; ``question`` is as it was asked."""
+
+    escalation_id: str
+    question: str
+    expects_reply: bool
+    hold_state: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ruling:
+    """What was decided. ``decision`` is ``approve``, ``reject``, ``revise`` or ``choose``."""
+
+    message_id: str
+    ruling_id: str
+    escalation_id: str
+    decision: str
+    option_key: str
+    instructions: str
+    ratifies: tuple[str, ...]
+    ruled_by: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Message:
+    """A message of the task's inbox. ``kind`` is ``ruling``, ``instruction`` or ``input``; the latter two have a text."""
+
+    message_id: str
+    sequence: int
+    kind: str
+    text: str
+    sent_by: str
+    ruling: Ruling | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Assignment:
+    """What the worker is to do, and ``reason``, why it was started: first, retry, ruling, input or relaunch."""
+
+    task_id: str
+    name: str
+    lane: str
+    epoch: int
+    attempt: int
+    reason: str
+    argv: tuple[str, ...]
+    cwd: str
+    progress: int | None
+    holds: tuple[Escalation, ...]
+
+
+def enum_word(kind: Any, value: int) -> str:
+    """The word of an enum number: ``DECISION_APPROVE`` as ``approve``; a number of a newer runner as itself."""
+    if value not in kind.values():
+        return str(value)
+    prefix = str(kind.Name(0)).removesuffix("UNSPECIFIED")
+    return str(kind.Name(value)).removeprefix(prefix).lower()
+
+
+def escalation_of(stored: escalation_pb2.Escalation) -> Escalation:
+    """An escalation of the contract as a worker sees it."""
+    return Escalation(
+        escalation_id=stored.escalation_id,
+        question=stored.question,
+        expects_reply=stored.expects_reply,
+        hold_state=enum_word(escalation_pb2.HoldState, stored.hold_state),
+    )
+
+
+def ruling_of(message: message_pb2.Message) -> Ruling:
+    """The ruling that a message carries."""
+    record = message.ruling
+    return Ruling(
+        message_id=message.message_id,
+        ruling_id=record.ruling_id,
+        escalation_id=record.ruling.escalation_id,
+        decision=enum_word(escalation_pb2.Decision, record.ruling.decision),
+        option_key=record.ruling.option_key,
+        instructions=record.ruling.instructions,
+        ratifies=tuple(record.ruling.ratifies),
+        ruled_by=_person(record.ruled_by),
+    )
+
+
+def message_of(message: message_pb2.Message) -> Message:
+    """A message of the contract as a worker sees it."""
+    kind = message.WhichOneof("body") or "unknown"
+    texts = {"instruction": message.instruction.text, "input": message.input.text}
+    return Message(
+        message_id=message.message_id,
+        sequence=message.sequence,
+        kind=kind,
+        text=texts.get(kind, ""),
+        sent_by=_person(message.sent_by),
+        ruling=ruling_of(message) if kind == "ruling" else None,
+    )
+
+
+def _person(actor: task_pb2.Actor) -> str:
+    return f"{actor.identity} ({actor.role})"

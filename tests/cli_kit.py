@@ -1,0 +1,269 @@
+"""A pair of stand-ins for the services, and the command line run against them in this process."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lanewarden.auth import AttemptClaim, Credentials, Identity, Role
+from lanewarden.cli import main
+from lanewarden.cli.state import Endpoints, StateDir
+from lanewarden.errors import Reason, refuse
+from lanewarden.server import Call, Server
+from lanewarden.v1 import (
+    escalation_pb2,
+    message_pb2,
+    operator_service_pb2,
+    task_pb2,
+    worker_service_pb2,
+    write_trace_service_pb2,
+)
+
+pb = operator_service_pb2
+OPERATOR = pb.DESCRIPTOR.services_by_name["OperatorService"]
+WRITE_TRACE = write_trace_service_pb2.DESCRIPTOR.services_by_name["WriteTraceService"]
+WORKER = worker_service_pb2.DESCRIPTOR.services_by_name["WorkerService"]
+
+
+def task(task_id: str, name: str = "build", **fields: Any) -> task_pb2.Task:
+    """A running task."""
+    spec = task_pb2.TaskSpec(name=name, lane="lane-1", argv=["make", "a b"])
+    return task_pb2.Task(
+        **{"task_id": task_id, "spec": spec, "state": task_pb2.TASK_STATE_RUNNING, "attempt": 1, "epoch": 1, **fields}
+    )
+
+
+def hold(escalation_id: str, **fields: Any) -> escalation_pb2.Escalation:
+    """An open hold."""
+    defaults: dict[str, Any] = {
+        "escalation_id": escalation_id,
+        "task_id": escalation_id.split(".")[0],
+        "task_name": "build",
+        "question": "Drop the column?\nIt is empty.",
+        "expects_reply": True,
+        "hold_state": escalation_pb2.HOLD_STATE_OPEN,
+        "options": [escalation_pb2.Option(key="keep", text="leave it"), escalation_pb2.Option(key="drop")],
+    }
+    return escalation_pb2.Escalation(**{**defaults, **fields})
+
+
+@dataclass
+class FakeOperator:
+    """OperatorService over two lists; keeps the requests that it got, and refuses what ``refusals`` names."""
+
+    tasks: list[task_pb2.Task] = field(default_factory=list)
+    escalations: list[escalation_pb2.Escalation] = field(default_factory=list)
+    requests: list[Any] = field(default_factory=list)
+    refusals: dict[str, Exception] = field(default_factory=dict)
+    delivery: Any = escalation_pb2.DELIVERY_STATE_PENDING
+    blockers: list[task_pb2.Blocker] = field(default_factory=list)
+
+    def _got(self, name: str, request: Any) -> None:
+        self.requests.append(request)
+        if name in self.refusals:
+            raise self.refusals[name]
+
+    def _task(self, task_id: str) -> task_pb2.Task:
+        for each in self.tasks:
+            if each.task_id == task_id:
+                return each
+        raise refuse(Reason.TASK_UNKNOWN, f"no task {task_id!r}")
+
+    async def ListTasks(self, request: Any, call: Call) -> Any:
+        self._got("ListTasks", request)
+        at = int(request.page_token or 0)  # one row per page, so that every listing has to turn pages
+        token = str(at + 1) if at + 1 < len(self.tasks) else ""
+        return pb.OperatorServiceListTasksResponse(tasks=self.tasks[at : at + 1], next_page_token=token)
+
+    async def GetTask(self, request: Any, call: Call) -> Any:
+        self._got("GetTask", request)
+        message = message_pb2.Message(sequence=1, input=message_pb2.Input(text="more\x1b[2J"))
+        return pb.OperatorServiceGetTaskResponse(task=self._task(request.task_id), messages=[message])
+
+    async def ListEscalations(self, request: Any, call: Call) -> Any:
+        self._got("ListEscalations", request)
+        return pb.ListEscalationsResponse(escalations=self.escalations)
+
+    async def GetEscalation(self, request: Any, call: Call) -> Any:
+        self._got("GetEscalation", request)
+        for each in self.escalations:
+            if each.escalation_id == request.escalation_id:
+                return pb.GetEscalationResponse(escalation=each)
+        raise refuse(Reason.ESCALATION_UNKNOWN, f"no escalation {request.escalation_id!r}")
+
+    async def Acknowledge(self, request: Any, call: Call) -> Any:
+        self._got("Acknowledge", request)
+        return pb.OperatorServiceAcknowledgeResponse(delivery=self.delivery)
+
+    async def Steer(self, request: Any, call: Call) -> Any:
+        self._got("Steer", request)
+        return pb.OperatorServiceSteerResponse(message_id=request.request_id, delivery=self.delivery)
+
+    async def SubmitTask(self, request: Any, call: Call) -> Any:
+        self._got("SubmitTask", request)
+        self.tasks.append(task("t-new", spec=request.spec, state=task_pb2.TASK_STATE_QUEUED))
+        return pb.OperatorServiceSubmitTaskResponse(task=self.tasks[-1])
+
+    async def SendInput(self, request: Any, call: Call) -> Any:
+        self._got("SendInput", request)
+        return pb.OperatorServiceSendInputResponse(message=message_pb2.Message(message_id=request.request_id))
+
+    async def CancelTask(self, request: Any, call: Call) -> Any:
+        self._got("CancelTask", request)
+        return pb.OperatorServiceCancelTaskResponse(task=self._task(request.task_id))
+
+    async def PauseTask(self, request: Any, call: Call) -> Any:
+        self._got("PauseTask", request)
+        return pb.OperatorServicePauseTaskResponse(task=self._task(request.task_id))
+
+    async def ResumeTask(self, request: Any, call: Call) -> Any:
+        self._got("ResumeTask", request)
+        return pb.OperatorServiceResumeTaskResponse(task=self._task(request.task_id))
+
+    async def RecordGate(self, request: Any, call: Call) -> Any:
+        self._got("RecordGate", request)
+        return pb.OperatorServiceRecordGateResponse(task=self._task(request.task_id))
+
+    async def CheckCompletion(self, request: Any, call: Call) -> Any:
+        self._got("CheckCompletion", request)
+        return pb.OperatorServiceCheckCompletionResponse(blockers=self.blockers, state=task_pb2.TASK_STATE_HELD)
+
+    async def TailLog(self, request: Any, call: Call) -> AsyncIterator[Any]:
+        self._got("TailLog", request)
+        for data in (b"one\n", b"two\xff\n"):
+            yield pb.OperatorServiceTailLogResponse(piece={"attempt": 1, "data": data})
+
+    async def WatchTasks(self, request: Any, call: Call) -> AsyncIterator[Any]:
+        self._got("WatchTasks", request)
+        for state in (task_pb2.TASK_STATE_RUNNING, task_pb2.TASK_STATE_HELD, task_pb2.TASK_STATE_FAILED):
+            holds = [each.escalation_id for each in self.escalations] if state == task_pb2.TASK_STATE_HELD else []
+            yield pb.OperatorServiceWatchTasksResponse(
+                task=task(request.task_id, state=state, open_holds=holds, summary="it broke")
+            )
+
+    async def WatchInbox(self, request: Any, call: Call) -> AsyncIterator[Any]:
+        self._got("WatchInbox", request)
+        for each in self.escalations:
+            yield pb.WatchInboxResponse(escalation=each)
+        raise refuse(Reason.ROLE_NOT_ALLOWED, "the end of the test")
+
+    async def ListRunners(self, request: Any, call: Call) -> Any:
+        self._got("ListRunners", request)
+        return pb.ListRunnersResponse(
+            runners=[pb.Runner(runner_id="r1", state=pb.RUNNER_STATE_LIVE, lanes=["lane-1", "lane-2"])]
+        )
+
+    async def ListAudit(self, request: Any, call: Call) -> Any:
+        self._got("ListAudit", request)
+        actor = task_pb2.Actor(identity="ada", role="operator")
+        return pb.ListAuditResponse(entries=[pb.AuditEntry(actor=actor, action="Steer ruling APPROVE", outcome="OK")])
+
+
+class FakeLedger:
+    """WriteTraceService with one busy emitter."""
+
+    unattributed_rows = 0
+
+    async def GetWriteRates(self, request: Any, call: Call) -> Any:
+        rate = write_trace_service_pb2.WriteRate(emitter="lane_runner.attempt.launch", rows=7, rows_per_second=0.7)
+        return write_trace_service_pb2.GetWriteRatesResponse(rates=[rate], unattributed_rows=self.unattributed_rows)
+
+    async def ListEmitters(self, request: Any, call: Call) -> Any:
+        total = write_trace_service_pb2.EmitterTotal(emitter="lane_runner.attempt.launch", rows=7)
+        return write_trace_service_pb2.ListEmittersResponse(emitters=[total])
+
+
+@contextmanager
+def in_thread(setup: Callable[[], Any]) -> Iterator[Any]:
+    """Run ``setup()``, a coroutine that returns (what to yield, server), on a loop of its own, then drain the server."""
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever, daemon=True)
+    thread.start()
+
+    def call(coroutine: Any) -> Any:
+        return asyncio.run_coroutine_threadsafe(coroutine, loop).result(10)
+
+    async def closed(server: Server) -> None:
+        await server.drain(0.1)
+
+    value, server = call(setup())
+    try:
+        yield value
+    finally:
+        call(closed(server))
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join(10)
+        loop.close()
+
+
+@dataclass
+class Desk:
+    """A state directory whose services are stand-ins."""
+
+    state: StateDir
+    operator: FakeOperator
+    ledger: FakeLedger
+    capture: pytest.CaptureFixture[bytes]
+
+    def run(self, *words: str) -> tuple[int, str, str]:
+        """Exit code, stdout and stderr of one command; bytes that are not UTF-8 become lone surrogates."""
+        self.capture.readouterr()
+        code = main(["--state-dir", str(self.state.path), *words])
+        out, err = (each.decode("utf-8", "surrogateescape") for each in self.capture.readouterr())
+        return code, out, err
+
+    def got(self, kind: type[Any]) -> Any:
+        """The latest request of a kind."""
+        return next(each for each in reversed(self.operator.requests) if isinstance(each, kind))
+
+
+@contextmanager
+def desk(path: Path, capture: pytest.CaptureFixture[bytes]) -> Iterator[Desk]:
+    """Stand-ins that answer, and the files that say where."""
+    operator, ledger = FakeOperator(), FakeLedger()
+    credentials = Credentials.ensure(path / "credentials")
+
+    async def setup() -> tuple[int, Server]:
+        server = Server(name="fake", authenticator=credentials.authenticator())
+        server.add(OPERATOR, operator)
+        server.add(WRITE_TRACE, ledger)
+        port = await server.bind_tcp("127.0.0.1", 0)
+        await server.start()
+        return port, server
+
+    with in_thread(setup) as port:
+        address = f"127.0.0.1:{port}"
+        Endpoints(supervisor=address, runner=address).save(path / "endpoints.json")
+        yield Desk(StateDir(path), operator, ledger, capture)
+
+
+class OneWorker:
+    """Knows the worker by the token ``secret``."""
+
+    def authenticate(self, metadata: Mapping[str, str]) -> Identity:
+        if metadata.get("authorization") != "Bearer secret":
+            raise refuse(Reason.CREDENTIAL_INVALID, "no attempt has this token")
+        claim = AttemptClaim(task_id="t1", epoch=1, attempt=1)
+        return Identity(name="worker of t1", role=Role.WORKER, attempt=claim)
+
+
+@contextmanager
+def worker_service(path: Path, handlers: Any) -> Iterator[None]:
+    """WorkerService by ``handlers`` at a Unix socket."""
+
+    async def setup() -> tuple[None, Server]:
+        server = Server(name="workers", authenticator=OneWorker())
+        server.add(WORKER, handlers)
+        await server.bind_unix(path)
+        await server.start()
+        return None, server
+
+    with in_thread(setup):
+        yield
