@@ -1,0 +1,159 @@
+"""The one place where a supervisor is put together; nothing happens at import time."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import uuid
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from random import Random, SystemRandom
+from typing import Any, Final
+
+from google.protobuf.descriptor import ServiceDescriptor
+
+from lanewarden.auth import Credentials, Role
+from lanewarden.client import Stub
+from lanewarden.clock import Clock, SystemClock
+from lanewarden.hub import Hub
+from lanewarden.ledger import WriteLedger
+from lanewarden.server import Server
+from lanewarden.store import StateDirectory, Store
+from lanewarden.store.anchor import restore_clock
+from lanewarden.telemetry import Telemetry
+from lanewarden.tls import OFF, Tls
+from lanewarden.v1 import operator_service_pb2, supervisor_service_pb2, write_trace_service_pb2
+from lanewarden.write_trace import WriteTraceHandlers
+from supervisor_svc import emitters
+from supervisor_svc.config import SupervisorConfig
+from supervisor_svc.loop.delivery import deliver
+from supervisor_svc.loop.pruner import prune
+from supervisor_svc.loop.sweep import sweep
+from supervisor_svc.rpc.forward import Forwarder
+from supervisor_svc.rpc.operator import OperatorHandlers
+from supervisor_svc.rpc.runners import RunnerConnections
+from supervisor_svc.rpc.supervisor import SupervisorHandlers
+from supervisor_svc.store.schema import MIGRATIONS
+from supervisor_svc.supervisor import Supervisor
+from supervisor_svc.work.courier import Courier
+from supervisor_svc.work.presence import Presence
+
+log = logging.getLogger(__name__)
+
+DATABASE: Final = "supervisor.sqlite3"
+SUPERVISOR: Final = supervisor_service_pb2.DESCRIPTOR.services_by_name["SupervisorService"]
+OPERATOR: Final = operator_service_pb2.DESCRIPTOR.services_by_name["OperatorService"]
+WRITE_TRACE: Final = write_trace_service_pb2.DESCRIPTOR.services_by_name["WriteTraceService"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parts:
+    """A supervisor without a transport: what serves each service, and the loops that have to run beside."""
+
+    supervisor: Supervisor
+    handlers: Mapping[ServiceDescriptor, object]
+    loops: tuple[Callable[[], Coroutine[Any, Any, None]], ...]
+
+
+async def build(
+    config: SupervisorConfig,
+    *,
+    store: Store,
+    ledger: WriteLedger,
+    clock: Clock,
+    random: Random,
+    incarnation: str,
+    connect_runner: Callable[[str], Stub],
+) -> Parts:
+    """Put a supervisor together on an open store and take over the runners of its last start.
+
+    Uses no thread, no socket and no clock but the given ones, so that a simulation runs the same parts.
+    """
+    supervisor = Supervisor(
+        supervisor_id=config.supervisor_id,
+        incarnation=incarnation,
+        store=store,
+        clock=clock,
+        random=random,
+        hub=Hub(),
+        presence=Presence(config.timing, clock),
+        connect_runner=connect_runner,
+    )
+    await supervisor.restore()
+    courier = Courier(supervisor, timeout_seconds=config.delivery_seconds)
+    forwarder = Forwarder(supervisor, timeout_seconds=config.forward_seconds)
+    return Parts(
+        supervisor=supervisor,
+        handlers={
+            SUPERVISOR: SupervisorHandlers(supervisor),
+            OPERATOR: OperatorHandlers(supervisor, courier, forwarder),
+            WRITE_TRACE: WriteTraceHandlers(store, ledger),
+        },
+        loops=(lambda: sweep(supervisor), lambda: deliver(supervisor, courier), lambda: prune(supervisor)),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunningSupervisor:
+    """A supervisor that serves. ``failed`` is set when its store or one of its loops has failed and it must stop."""
+
+    supervisor: Supervisor
+    port: int
+    failed: asyncio.Event
+
+
+@asynccontextmanager
+async def running(
+    config: SupervisorConfig, directory: StateDirectory, telemetry: Telemetry, tls: Tls = OFF
+) -> AsyncIterator[RunningSupervisor]:
+    """Serve until the block is left, then drain: health first, then streams, then calls, then the store."""
+    async with AsyncExitStack() as stack:
+        failed = asyncio.Event()
+        event_loop = asyncio.get_running_loop()
+        ledger = WriteLedger(SystemClock())
+
+        def stop_at_once() -> None:
+            event_loop.call_soon_threadsafe(failed.set)
+
+        store = Store.open(directory.path / DATABASE, migrations=MIGRATIONS, ledger=ledger, on_failure=stop_at_once)
+        stack.callback(store.close)
+        credentials = Credentials.ensure(config.credentials)
+        connections = RunnerConnections(
+            credentials.tokens.get(Role.SUPERVISOR, ""), telemetry, tls.channel_credentials()
+        )
+        stack.push_async_callback(connections.close)
+        server = Server(name="supervisor", authenticator=credentials.authenticator(), telemetry=telemetry)
+        port = await server.bind_tcp(config.listen_host, config.listen_port, credentials=tls.server_credentials())
+        parts = await build(
+            config,
+            store=store,
+            ledger=ledger,
+            clock=restore_clock(store, emitter=emitters.START),
+            random=SystemRandom(),
+            incarnation=str(uuid.uuid4()),
+            connect_runner=connections.stub,
+        )
+        for service, handlers in parts.handlers.items():
+            server.add(service, handlers)
+        await server.start()
+        for loop in parts.loops:
+            job = asyncio.ensure_future(loop())
+            job.add_done_callback(lambda job: _note_end(job, failed))
+            stack.push_async_callback(_end, job)
+        stack.push_async_callback(server.drain, config.drain_seconds)
+        for service in parts.handlers:
+            server.set_serving(service.full_name, True)
+        yield RunningSupervisor(supervisor=parts.supervisor, port=port, failed=failed)
+
+
+def _note_end(job: asyncio.Future[None], failed: asyncio.Event) -> None:
+    """A loop never ends by itself: without its sweep or its deliveries a supervisor must not look healthy."""
+    if not job.cancelled():
+        log.critical("a loop of the supervisor has failed", exc_info=job.exception())
+        failed.set()
+
+
+async def _end(job: asyncio.Future[None]) -> None:
+    job.cancel()
+    await asyncio.gather(job, return_exceptions=True)

@@ -1,0 +1,67 @@
+"""The supervisor's settings; the only place that knows their names."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from lanewarden.config import setting
+from supervisor_svc.core.leases import Timing
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SupervisorConfig:
+    """See ``supervisor-svc --help``."""
+
+    state_dir: Path = setting(Path("lanewarden-supervisor"), help="directory of the store")
+    supervisor_id: str = setting("supervisor", help="stable id of this supervisor")
+    listen_host: str = setting("127.0.0.1", help="address to listen at; beyond loopback needs TLS")
+    listen_port: int = setting(7811, help="port to listen at; 0 for any", at_least=0, at_most=65535)
+    credentials_dir: Path | None = setting(
+        None, help="directory of <role>.token files; default <state-dir>/credentials"
+    )
+    lease_ttl_seconds: float = setting(10.0, help="how long a runner's lease lasts", at_least=1, at_most=300)
+    lease_renew_seconds: float = setting(3.0, help="how often a runner renews it", at_least=0.1, at_most=300)
+    lease_grace_seconds: float = setting(
+        5.0, help="how long a runner whose lease has run out is only suspect", at_least=0, at_most=300
+    )
+    lease_rpc_deadline_seconds: float = setting(1.0, help="how long a renewal may take", at_least=0.01, at_most=60)
+    delivery_seconds: float = setting(
+        2.0,
+        help="how long a runner may take to answer a stored command before it is tried later",
+        at_least=0.05,
+        at_most=60,
+    )
+    forward_seconds: float = setting(
+        5.0, help="how long a runner may take to answer a forwarded request", at_least=0.05, at_most=60
+    )
+    tls_cert: Path | None = setting(None, help="PEM certificate chain to serve with; needs --tls-key")
+    tls_key: Path | None = setting(None, help="PEM key of the certificate; needs --tls-cert")
+    tls_ca: Path | None = setting(None, help="PEM certificates to trust in runners, which is then called with TLS")
+    drain_seconds: float = setting(5.0, help="how long calls in flight may take when stopping", at_least=0, at_most=600)
+    log_style: str = setting("json", help="form of the log lines on stderr", choices=("json", "text"))
+    otlp_endpoint: str = setting(
+        "", help="OTLP/gRPC endpoint of a collector; empty for none", env="OTEL_EXPORTER_OTLP_ENDPOINT"
+    )
+
+    @property
+    def credentials(self) -> Path:
+        """Where the credential files are."""
+        return self.credentials_dir or self.state_dir / "credentials"
+
+    @property
+    def timing(self) -> Timing:
+        """The times of a lease."""
+        return Timing(
+            ttl_ms=round(self.lease_ttl_seconds * 1000),
+            renew_ms=round(self.lease_renew_seconds * 1000),
+            grace_ms=round(self.lease_grace_seconds * 1000),
+            rpc_deadline_ms=round(self.lease_rpc_deadline_seconds * 1000),
+        )
+
+    def conflicts(self) -> Iterator[str]:
+        """Settings that cannot work."""
+        yield from self.timing.conflicts()
+        if not self.supervisor_id or not all(c.isascii() and (c.isalnum() or c in "._-") for c in self.supervisor_id):
+            yield f"supervisor_id: {self.supervisor_id!r} is not a name of letters, digits, dots, dashes and underscores"

@@ -1,0 +1,20 @@
+"""Every code site of the supervisor that writes, by name."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from lanewarden.store import Emitter
+
+START: Final = Emitter("supervisor.start")
+GRANT: Final = Emitter("supervisor.lease.grant")
+EXPIRE: Final = Emitter("supervisor.lease.expire")
+RESUMED: Final = Emitter("supervisor.lease.resumed")
+ESCALATE: Final = Emitter("supervisor.intake.escalate")
+REPORT: Final = Emitter("supervisor.intake.report")
+ACK: Final = Emitter("supervisor.command.acknowledge")
+STEER: Final = Emitter("supervisor.command.steer")
+DELIVER: Final = Emitter("supervisor.command.deliver")
+ROUTE: Final = Emitter("supervisor.command.route")
+FORWARD: Final = Emitter("supervisor.command.forward")
+PRUNE: Final = Emitter("supervisor.prune")

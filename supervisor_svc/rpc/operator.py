@@ -1,0 +1,79 @@
+"""OperatorService: the inbox, the tasks, the runners and the audit."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from lanewarden.paging import page_size, parse_token
+from lanewarden.server import Call
+from lanewarden.stamps import duration, timestamp
+from lanewarden.v1 import operator_service_pb2 as pb
+from lanewarden.v1 import task_pb2
+from supervisor_svc.core.leases import LeaseState
+from supervisor_svc.rpc.forward import Forwarder
+from supervisor_svc.rpc.inbox import InboxHandlers
+from supervisor_svc.rpc.pages import fitting
+from supervisor_svc.rpc.tasks import TaskHandlers
+from supervisor_svc.store import audit, runners
+from supervisor_svc.store.audit import Entry
+from supervisor_svc.store.runners import RunnerRow
+from supervisor_svc.supervisor import Supervisor
+from supervisor_svc.work.courier import Courier
+
+_STATES: Final = {
+    LeaseState.LIVE: pb.RUNNER_STATE_LIVE,
+    LeaseState.SUSPECT: pb.RUNNER_STATE_SUSPECT,
+    LeaseState.UNREACHABLE: pb.RUNNER_STATE_UNREACHABLE,
+}
+
+
+class OperatorHandlers(InboxHandlers, TaskHandlers):
+    """For people and bots."""
+
+    def __init__(self, supervisor: Supervisor, courier: Courier, forwarder: Forwarder) -> None:
+        InboxHandlers.__init__(self, supervisor, courier)
+        TaskHandlers.__init__(self, supervisor, forwarder)
+
+    async def ListRunners(self, request: pb.ListRunnersRequest, call: Call) -> pb.ListRunnersResponse:
+        """Every runner and what its lease says."""
+        found = self._supervisor.read(runners.everyone)
+        return pb.ListRunnersResponse(runners=[self._runner(row) for row in found])
+
+    async def ListAudit(self, request: pb.ListAuditRequest, call: Call) -> pb.ListAuditResponse:
+        """A page of the audit, oldest first."""
+        rows_max = page_size(request.page_size)
+        after = parse_token(request.page_token)
+        found = self._supervisor.read(
+            lambda reader: audit.page(reader, task_id=request.task_id, rows_max=rows_max + 1, after=after)
+        )
+        entries, token = fitting(((entry.sequence, _entry(entry)) for entry in found), rows_max)
+        return pb.ListAuditResponse(entries=entries, next_page_token=token)
+
+    def _runner(self, row: RunnerRow) -> pb.Runner:
+        presence = self._supervisor.presence
+        return pb.Runner(
+            runner_id=row.runner_id,
+            incarnation=row.incarnation,
+            generation=row.generation,
+            state=_STATES[presence.state(row.runner_id)],
+            address=row.address,
+            lanes=row.lanes,
+            last_seen=timestamp(presence.seen_wall_ms(row.runner_id)),
+            lease_remaining=duration(presence.remaining_ms(row.runner_id)),
+            taken_sequence=row.taken_sequence,
+            version=row.version,
+        )
+
+
+def _entry(entry: Entry) -> pb.AuditEntry:
+    return pb.AuditEntry(
+        sequence=entry.sequence,
+        at=timestamp(entry.wall_ms),
+        actor=task_pb2.Actor(identity=entry.identity, role=entry.role),
+        action=entry.action,
+        task_id=entry.task_id,
+        escalation_id=entry.escalation_id,
+        request_id=entry.request_id,
+        trace_id=entry.trace_id,
+        outcome=entry.outcome,
+    )

@@ -1,0 +1,117 @@
+"""SupervisorService: what lane runners tell. Requests become units of work, results become responses."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from lanewarden.server import Call
+from lanewarden.stamps import duration
+from lanewarden.store import Emitter, Entity
+from lanewarden.v1 import supervisor_service_pb2 as pb
+from supervisor_svc import emitters
+from supervisor_svc.core.leases import LeaseState
+from supervisor_svc.store import runners
+from supervisor_svc.store.runners import RunnerRow
+from supervisor_svc.supervisor import Supervisor
+from supervisor_svc.work import intake, registry
+from supervisor_svc.work.intake import Item
+from supervisor_svc.work.registry import Registration
+from supervisor_svc.work.session import Session
+
+
+class SupervisorHandlers:
+    """Grants leases and takes what runners report."""
+
+    def __init__(self, supervisor: Supervisor) -> None:
+        self._supervisor = supervisor
+        timing = supervisor.presence.timing
+        self._ttl = duration(timing.ttl_ms)
+        self._renew_interval = duration(timing.renew_ms)
+
+    async def Register(self, request: pb.RegisterRequest, call: Call) -> pb.RegisterResponse:
+        """Grant a lease; stored before the answer."""
+        registry.check_address(request.address)
+        asked = Registration(
+            runner_id=request.runner_id,
+            incarnation=request.incarnation,
+            address=request.address,
+            lanes=tuple(request.lanes),
+            version=request.version,
+            store_id=request.store_id,
+        )
+        presence = self._supervisor.presence
+        heard = presence.find(asked.runner_id)
+        alive = presence.state(asked.runner_id) is not LeaseState.UNREACHABLE
+
+        def work(session: Session) -> RunnerRow:
+            generation = None if heard is None else heard.generation
+            row = registry.register(session, asked, heard_generation=generation, heard_alive=alive)
+            lease = registry.granted(row, now_ms=session.steady_ms, wall_ms=session.wall_ms)
+            session.uow.after_commit(lambda: presence.put(lease))
+            return row
+
+        entity = Entity("runner", asked.runner_id)
+        row = await self._supervisor.do(work, emitter=emitters.GRANT, entity=entity, call=call)
+        self._tell_if_changed(asked.runner_id)
+        return pb.RegisterResponse(
+            generation=row.generation,
+            ttl=self._ttl,
+            renew_interval=self._renew_interval,
+            supervisor_id=self._supervisor.supervisor_id,
+            supervisor_incarnation=self._supervisor.incarnation,
+            taken_sequence=row.taken_sequence,
+        )
+
+    async def KeepAlive(self, request: pb.KeepAliveRequest, call: Call) -> pb.KeepAliveResponse:
+        """Renew a lease, in memory only."""
+        presence = self._supervisor.presence
+        presence.renew(request.runner_id, request.incarnation, request.generation)
+        self._tell_if_changed(request.runner_id)
+        row = self._supervisor.read(lambda reader: runners.find(reader, request.runner_id))
+        return pb.KeepAliveResponse(
+            ttl=self._ttl,
+            renew_interval=self._renew_interval,
+            sweep=presence.sweeps,
+            taken_sequence=row.taken_sequence if row else 0,
+        )
+
+    async def Escalate(self, request: pb.EscalateRequest, call: Call) -> pb.EscalateResponse:
+        """Put an escalation into the inbox."""
+        item = Item(sequence=request.sequence, field="escalation", change=request.escalation)
+        entity = Entity("task", request.escalation.task_id)
+        taken = await self._take(request.runner_id, request.incarnation, [item], emitters.ESCALATE, entity, call)
+        return pb.EscalateResponse(taken_sequence=taken)
+
+    async def Report(self, request: pb.ReportRequest, call: Call) -> pb.ReportResponse:
+        """Take changes of tasks and escalations, one unit of work for the batch."""
+        items = [
+            Item(sequence=each.sequence, field=f"items[{index}]", change=_change(each))
+            for index, each in enumerate(request.items)
+        ]
+        entity = Entity("runner", request.runner_id)
+        taken = await self._take(request.runner_id, request.incarnation, items, emitters.REPORT, entity, call)
+        return pb.ReportResponse(taken_sequence=taken)
+
+    async def _take(
+        self, runner_id: str, incarnation: str, items: Sequence[Item], emitter: Emitter, entity: Entity, call: Call
+    ) -> int:
+        intake.check_items(runner_id, items)
+        return await self._supervisor.do(
+            lambda session: intake.take(session, runner_id, incarnation, items),
+            emitter=emitter,
+            entity=entity,
+            call=call,
+        )
+
+    def _tell_if_changed(self, runner_id: str) -> None:
+        if self._supervisor.presence.changed(runner_id):
+            self._supervisor.announce(runner_id)
+
+
+def _change(item: pb.ReportItem) -> intake.Change | None:
+    match item.WhichOneof("change"):
+        case "task":
+            return item.task
+        case "escalation":
+            return item.escalation
+    return None

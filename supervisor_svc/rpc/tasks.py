@@ -1,0 +1,227 @@
+"""The tasks of OperatorService: views of what runners reported, and commands that runners carry out."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import AsyncIterator, Collection
+from typing import Any
+
+from google.protobuf.message import Message
+
+from lanewarden.errors import Reason, Refusal
+from lanewarden.hub import ALL, Topic
+from lanewarden.paging import page_size, parse_token
+from lanewarden.server import Call
+from lanewarden.stamps import timestamp
+from lanewarden.store import Connection
+from lanewarden.store.requests import once
+from lanewarden.v1 import lane_runner_service_pb2 as runner_pb
+from lanewarden.v1 import operator_service_pb2 as pb
+from lanewarden.v1 import task_pb2
+from supervisor_svc import emitters
+from supervisor_svc.core.leases import LeaseState
+from supervisor_svc.core.routing import Candidate, choose_runner
+from supervisor_svc.rpc.forward import Forwarder
+from supervisor_svc.rpc.inbox import actor_message, deed
+from supervisor_svc.rpc.pages import fitting
+from supervisor_svc.store import runners, views
+from supervisor_svc.supervisor import Supervisor
+from supervisor_svc.work import commands
+from supervisor_svc.work.session import Session
+
+
+class TaskHandlers:
+    """Tasks as last reported, and their runners' own answers."""
+
+    def __init__(self, supervisor: Supervisor, forwarder: Forwarder) -> None:
+        self._supervisor = supervisor
+        self._forwarder = forwarder
+
+    async def ListTasks(
+        self, request: pb.OperatorServiceListTasksRequest, call: Call
+    ) -> pb.OperatorServiceListTasksResponse:
+        """A page of tasks as last reported, newest first."""
+        states = [task_pb2.TaskState.Name(state).removeprefix("TASK_STATE_") for state in request.states if state]
+        rows_max = page_size(request.page_size)
+
+        def look(reader: Connection) -> pb.OperatorServiceListTasksResponse:
+            found = views.tasks(
+                reader,
+                states=states,
+                runner_id=request.runner_id,
+                rows_max=rows_max + 1,
+                before=parse_token(request.page_token),
+            )
+            shown, token = fitting(
+                ((view.position, self._shown(task_pb2.Task.FromString(view.payload))) for view in found), rows_max
+            )
+            return pb.OperatorServiceListTasksResponse(tasks=shown, next_page_token=token)
+
+        return self._supervisor.read(look)
+
+    async def GetTask(self, request: pb.OperatorServiceGetTaskRequest, call: Call) -> pb.OperatorServiceGetTaskResponse:
+        """One task from its runner; as last reported when the runner does not answer."""
+        known = self._supervisor.read(lambda reader: commands.find_task(reader, request.task_id))
+        asked = runner_pb.GetTaskRequest(task_id=request.task_id)
+        try:
+            answer = await self._forwarder.ask(known.runner_id, "GetTask", asked)
+        except Refusal as refusal:
+            if refusal.reason is not Reason.RUNNER_UNREACHABLE:
+                raise
+            return pb.OperatorServiceGetTaskResponse(task=self._marked(known))
+        return pb.OperatorServiceGetTaskResponse(task=answer.task, messages=answer.messages)
+
+    async def WatchTasks(
+        self, request: pb.OperatorServiceWatchTasksRequest, call: Call
+    ) -> AsyncIterator[pb.OperatorServiceWatchTasksResponse]:
+        """What is, then what changes."""
+        with self._supervisor.hub.subscribe(Topic("task", request.task_id or ALL)) as news:
+            changed = [request.task_id] if request.task_id else self._supervisor.read(views.unfinished_ids)
+            while True:
+                for task_id in changed:
+                    yield pb.OperatorServiceWatchTasksResponse(task=self._shown_task(task_id))
+                changed = await news.take()
+
+    async def TailLog(
+        self, request: pb.OperatorServiceTailLogRequest, call: Call
+    ) -> AsyncIterator[pb.OperatorServiceTailLogResponse]:
+        """The output of an attempt, as its runner sends it."""
+        asked = runner_pb.TailLogRequest(task_id=request.task_id, attempt=request.attempt, follow=request.follow)
+        async for piece in self._forwarder.stream(self._forwarder.owner(request.task_id), "TailLog", asked):
+            yield pb.OperatorServiceTailLogResponse(piece=piece)
+
+    async def SubmitTask(
+        self, request: pb.OperatorServiceSubmitTaskRequest, call: Call
+    ) -> pb.OperatorServiceSubmitTaskResponse:
+        """Give a task to a runner. The choice is stored, so that a repeat goes to the same one."""
+        asked = deed(call, "SubmitTask", request_id=request.request_id)
+        presence = self._supervisor.presence
+        live = {each for each in presence.runner_ids() if presence.state(each) is LeaseState.LIVE}
+        runner_id = await self._supervisor.do_audited(
+            asked, lambda session: _choose(session, request, call, live), emitter=emitters.ROUTE, call=call
+        )
+        forwarded = runner_pb.SubmitTaskRequest(
+            request_id=request.request_id, spec=request.spec, on_behalf_of=actor_message(call)
+        )
+        answer = await self._forwarder.command(asked, "SubmitTask", forwarded, call, runner_id=runner_id)
+        return pb.OperatorServiceSubmitTaskResponse(task=answer.task)
+
+    async def SendInput(
+        self, request: pb.OperatorServiceSendInputRequest, call: Call
+    ) -> pb.OperatorServiceSendInputResponse:
+        """Put a text into a task's inbox."""
+        forwarded = runner_pb.SendInputRequest(
+            request_id=request.request_id,
+            task_id=request.task_id,
+            text=request.text,
+            on_behalf_of=actor_message(call),
+        )
+        answer = await self._command("SendInput", forwarded, call)
+        return pb.OperatorServiceSendInputResponse(message=answer.message)
+
+    async def CancelTask(
+        self, request: pb.OperatorServiceCancelTaskRequest, call: Call
+    ) -> pb.OperatorServiceCancelTaskResponse:
+        """End a task."""
+        forwarded = runner_pb.CancelTaskRequest(
+            request_id=request.request_id,
+            task_id=request.task_id,
+            cause=request.cause,
+            on_behalf_of=actor_message(call),
+        )
+        answer = await self._command("CancelTask", forwarded, call)
+        return pb.OperatorServiceCancelTaskResponse(task=answer.task)
+
+    async def PauseTask(
+        self, request: pb.OperatorServicePauseTaskRequest, call: Call
+    ) -> pb.OperatorServicePauseTaskResponse:
+        """Add the operator's pause."""
+        forwarded = runner_pb.PauseTaskRequest(
+            request_id=request.request_id, task_id=request.task_id, on_behalf_of=actor_message(call)
+        )
+        answer = await self._command("PauseTask", forwarded, call)
+        return pb.OperatorServicePauseTaskResponse(task=answer.task)
+
+    async def ResumeTask(
+        self, request: pb.OperatorServiceResumeTaskRequest, call: Call
+    ) -> pb.OperatorServiceResumeTaskResponse:
+        """Clear the operator's pause and no other."""
+        forwarded = runner_pb.ResumeTaskRequest(
+            request_id=request.request_id, task_id=request.task_id, on_behalf_of=actor_message(call)
+        )
+        answer = await self._command("ResumeTask", forwarded, call)
+        return pb.OperatorServiceResumeTaskResponse(task=answer.task)
+
+    async def RecordGate(
+        self, request: pb.OperatorServiceRecordGateRequest, call: Call
+    ) -> pb.OperatorServiceRecordGateResponse:
+        """Store the decision of a review."""
+        forwarded = runner_pb.RecordGateRequest(
+            request_id=request.request_id,
+            task_id=request.task_id,
+            gate=request.gate,
+            decision=request.decision,
+            note=request.note,
+            on_behalf_of=actor_message(call),
+        )
+        decision = task_pb2.GateDecision.Name(request.decision).removeprefix("GATE_DECISION_")
+        answer = await self._command("RecordGate", forwarded, call, detail=f"{request.gate} {decision}")
+        return pb.OperatorServiceRecordGateResponse(task=answer.task)
+
+    async def CheckCompletion(
+        self, request: pb.OperatorServiceCheckCompletionRequest, call: Call
+    ) -> pb.OperatorServiceCheckCompletionResponse:
+        """The runner's word on what blocks completion."""
+        asked = runner_pb.CheckCompletionRequest(task_id=request.task_id)
+        answer = await self._forwarder.ask(self._forwarder.owner(request.task_id), "CheckCompletion", asked)
+        return pb.OperatorServiceCheckCompletionResponse(blockers=answer.blockers, state=answer.state)
+
+    async def _command(self, rpc: str, forwarded: Message, call: Call, *, detail: str = "") -> Any:
+        asked = deed(
+            call,
+            f"{rpc} {detail}".strip(),
+            request_id=forwarded.request_id,  # type: ignore[attr-defined]
+            task_id=forwarded.task_id,  # type: ignore[attr-defined]
+        )
+        return await self._forwarder.command(asked, rpc, forwarded, call)
+
+    def _shown_task(self, task_id: str) -> task_pb2.Task:
+        return self._shown(self._supervisor.read(lambda reader: commands.find_task(reader, task_id)))
+
+    def _shown(self, task: task_pb2.Task) -> task_pb2.Task:
+        live = self._supervisor.presence.state(task.runner_id) is LeaseState.LIVE
+        return task if live else self._marked(task)
+
+    def _marked(self, task: task_pb2.Task) -> task_pb2.Task:
+        """The task as last heard of, said to be that."""
+        task.runner_unreachable = True
+        if seen := timestamp(self._supervisor.presence.seen_wall_ms(task.runner_id)):
+            task.last_seen.CopyFrom(seen)
+        return task
+
+
+def _choose(session: Session, request: pb.OperatorServiceSubmitTaskRequest, call: Call, live: Collection[str]) -> str:
+    """The runner of a new task: chosen once, then remembered under the request."""
+    who = f"{call.identity.role.value}\0{call.identity.name}\0".encode()
+
+    def choose() -> bytes:
+        counts = views.unfinished_counts(session.uow)
+        candidates = [
+            Candidate(
+                runner_id=row.runner_id,
+                lanes=row.lanes,
+                live=row.runner_id in live,
+                unfinished=counts.get(row.runner_id, 0),
+            )
+            for row in runners.everyone(session.uow)
+        ]
+        return choose_runner(candidates, named=request.runner_id, lane=request.spec.lane).encode()
+
+    return once(
+        session.uow,
+        request_id=request.request_id,
+        method=call.method,
+        digest=hashlib.sha256(who + request.SerializeToString(deterministic=True)).digest(),
+        respond=choose,
+        now_ms=session.steady_ms,
+    ).decode()

@@ -1,0 +1,122 @@
+"""The supervisor's tables. Every table is STRICT and every state is CHECKed, so that no code can store another."""
+
+from __future__ import annotations
+
+from sqlite_utils import Database, Migrations
+
+MIGRATIONS = Migrations("supervisor")
+
+_STATEMENTS = (
+    """
+CREATE TABLE runners (
+    runner_id TEXT PRIMARY KEY,
+    incarnation TEXT NOT NULL,
+    generation INTEGER NOT NULL CHECK (generation > 0),
+    lease_ended INTEGER NOT NULL CHECK (lease_ended IN (0, 1)),
+    extended_until_ms INTEGER,
+    address TEXT NOT NULL,
+    lanes TEXT NOT NULL CHECK (json_valid(lanes)),
+    version TEXT NOT NULL,
+    store_id TEXT NOT NULL,
+    taken_sequence INTEGER NOT NULL CHECK (taken_sequence >= 0),
+    registered_wall_ms INTEGER NOT NULL
+) STRICT
+""",
+    # A generation is never used again, so the row that remembers it never goes.
+    """
+CREATE TRIGGER runners_stay BEFORE DELETE ON runners
+BEGIN SELECT RAISE(ABORT, 'a runner is never deleted'); END
+""",
+    """
+CREATE TRIGGER generations_rise BEFORE UPDATE OF generation ON runners WHEN new.generation < old.generation
+BEGIN SELECT RAISE(ABORT, 'a generation never goes down'); END
+""",
+    """
+CREATE TABLE escalations (
+    escalation_id TEXT PRIMARY KEY,
+    position INTEGER NOT NULL UNIQUE,
+    runner_id TEXT NOT NULL REFERENCES runners (runner_id),
+    task_id TEXT NOT NULL,
+    hold_state TEXT NOT NULL CHECK (hold_state IN ('NONE', 'OPEN', 'RELEASED', 'ACKNOWLEDGED', 'CANCELED')),
+    payload BLOB NOT NULL,
+    received_wall_ms INTEGER NOT NULL
+) STRICT
+""",
+    "CREATE INDEX escalations_by_state ON escalations (hold_state, position)",
+    "CREATE INDEX escalations_by_task ON escalations (task_id, position)",
+    """
+CREATE TABLE tasks (
+    task_id TEXT PRIMARY KEY,
+    position INTEGER NOT NULL UNIQUE,
+    runner_id TEXT NOT NULL REFERENCES runners (runner_id),
+    state TEXT NOT NULL CHECK (state IN (
+        'QUEUED', 'STARTING', 'RUNNING', 'HELD', 'IDLE', 'SUCCEEDED', 'FAILED', 'CANCELED', 'SETTLED')),
+    version INTEGER NOT NULL,
+    payload BLOB NOT NULL,
+    received_wall_ms INTEGER NOT NULL
+) STRICT
+""",
+    """
+CREATE INDEX tasks_unfinished ON tasks (runner_id, position)
+    WHERE state NOT IN ('SUCCEEDED', 'FAILED', 'CANCELED', 'SETTLED')
+""",
+    """
+CREATE TABLE outbox (
+    command_id TEXT PRIMARY KEY,
+    position INTEGER NOT NULL UNIQUE,
+    kind TEXT NOT NULL CHECK (kind IN ('ACKNOWLEDGE', 'STEER')),
+    runner_id TEXT NOT NULL REFERENCES runners (runner_id),
+    escalation_id TEXT REFERENCES escalations (escalation_id),
+    task_id TEXT NOT NULL,
+    payload BLOB NOT NULL,
+    state TEXT NOT NULL CHECK (state IN ('STORED', 'DELIVERED', 'REFUSED')),
+    refusal TEXT CHECK (json_valid(refusal)),
+    identity TEXT NOT NULL,
+    role TEXT NOT NULL,
+    stored_ms INTEGER NOT NULL,
+    stored_wall_ms INTEGER NOT NULL,
+    traceparent TEXT NOT NULL,
+    CHECK ((state = 'REFUSED') = (refusal IS NOT NULL)),
+    CHECK (kind = 'STEER' OR escalation_id IS NOT NULL)
+) STRICT
+""",
+    # I3, whatever the code does: one ruling per hold that is not refused.
+    """
+CREATE UNIQUE INDEX outbox_one_ruling ON outbox (escalation_id)
+    WHERE kind = 'STEER' AND escalation_id IS NOT NULL AND state <> 'REFUSED'
+""",
+    "CREATE INDEX outbox_by_escalation ON outbox (escalation_id, position)",
+    "CREATE INDEX outbox_waiting ON outbox (runner_id, position) WHERE state = 'STORED'",
+    "CREATE INDEX outbox_finished ON outbox (stored_ms) WHERE state <> 'STORED'",
+    """
+CREATE TABLE audit (
+    sequence INTEGER PRIMARY KEY AUTOINCREMENT,
+    wall_ms INTEGER NOT NULL,
+    identity TEXT NOT NULL,
+    role TEXT NOT NULL,
+    action TEXT NOT NULL,
+    task_id TEXT NOT NULL,
+    escalation_id TEXT NOT NULL,
+    request_id TEXT NOT NULL,
+    trace_id TEXT NOT NULL,
+    outcome TEXT NOT NULL CHECK (outcome <> '')
+) STRICT
+""",
+    "CREATE INDEX audit_by_task ON audit (task_id, sequence)",
+    "CREATE INDEX audit_by_request ON audit (request_id)",
+    """
+CREATE TRIGGER audit_is_not_changed BEFORE UPDATE ON audit
+BEGIN SELECT RAISE(ABORT, 'audit entries are only ever added'); END
+""",
+    """
+CREATE TRIGGER audit_is_not_deleted BEFORE DELETE ON audit
+BEGIN SELECT RAISE(ABORT, 'audit entries are only ever added'); END
+""",
+)
+
+
+@MIGRATIONS()
+def first_tables(db: Database) -> None:
+    """Everything the main job needs."""
+    for statement in _STATEMENTS:
+        db.execute(statement)

@@ -1,0 +1,126 @@
+"""Escalations and tasks as their runners last reported them. The payload is the contract's own message, kept as it came."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from lanewarden.store import Connection, Row, UnitOfWork
+
+UNFINISHED: Final = "state NOT IN ('SUCCEEDED', 'FAILED', 'CANCELED', 'SETTLED')"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class View:
+    """One escalation or task. ``position`` orders them by when they were first heard of."""
+
+    position: int
+    runner_id: str
+    payload: bytes
+
+
+def _view(row: Row) -> View:
+    return View(position=row["position"], runner_id=row["runner_id"], payload=bytes(row["payload"]))
+
+
+def put_escalation(
+    uow: UnitOfWork,
+    *,
+    escalation_id: str,
+    runner_id: str,
+    task_id: str,
+    hold_state: str,
+    payload: bytes,
+    wall_ms: int,
+) -> None:
+    """Store an escalation, new or changed; a changed one keeps its place."""
+    uow.execute(
+        "INSERT INTO escalations (escalation_id, position, runner_id, task_id, hold_state, payload, received_wall_ms)"
+        " VALUES (?, (SELECT coalesce(max(position), 0) + 1 FROM escalations), ?, ?, ?, ?, ?)"
+        " ON CONFLICT (escalation_id) DO UPDATE SET runner_id = excluded.runner_id, hold_state = excluded.hold_state,"
+        " payload = excluded.payload, received_wall_ms = excluded.received_wall_ms",
+        (escalation_id, runner_id, task_id, hold_state, payload, wall_ms),
+    )
+
+
+def put_task(
+    uow: UnitOfWork, *, task_id: str, runner_id: str, state: str, version: int, payload: bytes, wall_ms: int
+) -> None:
+    """Store a task, new or changed; a changed one keeps its place."""
+    uow.execute(
+        "INSERT INTO tasks (task_id, position, runner_id, state, version, payload, received_wall_ms)"
+        " VALUES (?, (SELECT coalesce(max(position), 0) + 1 FROM tasks), ?, ?, ?, ?, ?)"
+        " ON CONFLICT (task_id) DO UPDATE SET runner_id = excluded.runner_id, state = excluded.state,"
+        " version = excluded.version, payload = excluded.payload, received_wall_ms = excluded.received_wall_ms",
+        (task_id, runner_id, state, version, payload, wall_ms),
+    )
+
+
+def task_version(reader: Connection, task_id: str) -> int:
+    """The version of the task as stored here; -1 when it is not."""
+    row = reader.one("SELECT version FROM tasks WHERE task_id = ?", (task_id,))
+    return -1 if row is None else int(row[0])
+
+
+def escalation(reader: Connection, escalation_id: str) -> View | None:
+    """One escalation, or None."""
+    row = reader.one("SELECT * FROM escalations WHERE escalation_id = ?", (escalation_id,))
+    return None if row is None else _view(row)
+
+
+def task(reader: Connection, task_id: str) -> View | None:
+    """One task, or None."""
+    row = reader.one("SELECT * FROM tasks WHERE task_id = ?", (task_id,))
+    return None if row is None else _view(row)
+
+
+def escalations(
+    reader: Connection, *, states: Sequence[str], task_id: str, rows_max: int, after: int | None
+) -> list[View]:
+    """Escalations in the given states, oldest first; of one task if it is named."""
+    where, values = [f"hold_state IN ({', '.join('?' * len(states))})"], list[object](states)
+    if task_id:
+        where.append("task_id = ?")
+        values.append(task_id)
+    if after is not None:
+        where.append("position > ?")
+        values.append(after)
+    sql = f"SELECT * FROM escalations WHERE {' AND '.join(where)} ORDER BY position LIMIT ?"  # noqa: S608
+    return [_view(row) for row in reader.query(sql, (*values, rows_max))]
+
+
+def tasks(
+    reader: Connection, *, states: Sequence[str], runner_id: str, rows_max: int, before: int | None
+) -> list[View]:
+    """Tasks, newest first; empty ``states`` and ``runner_id`` mean all."""
+    where, values = ["1"], list[object]()
+    if states:
+        where.append(f"state IN ({', '.join('?' * len(states))})")
+        values += states
+    if runner_id:
+        where.append("runner_id = ?")
+        values.append(runner_id)
+    if before is not None:
+        where.append("position < ?")
+        values.append(before)
+    sql = f"SELECT * FROM tasks WHERE {' AND '.join(where)} ORDER BY position DESC LIMIT ?"  # noqa: S608
+    return [_view(row) for row in reader.query(sql, (*values, rows_max))]
+
+
+def open_ids(reader: Connection, task_id: str) -> list[str]:
+    """The escalations with an open hold, oldest first; of one task if it is named."""
+    sql = "SELECT escalation_id FROM escalations WHERE hold_state = 'OPEN' AND ? IN ('', task_id) ORDER BY position"
+    return [str(row[0]) for row in reader.query(sql, (task_id,))]
+
+
+def unfinished_ids(reader: Connection, runner_id: str = "") -> list[str]:
+    """The tasks that have not ended, oldest first; of one runner if it is named."""
+    sql = f"SELECT task_id FROM tasks WHERE {UNFINISHED} AND ? IN ('', runner_id) ORDER BY position"  # noqa: S608
+    return [str(row[0]) for row in reader.query(sql, (runner_id,))]
+
+
+def unfinished_counts(reader: Connection) -> dict[str, int]:
+    """Per runner, how many of its tasks have not ended."""
+    sql = f"SELECT runner_id, count(*) FROM tasks WHERE {UNFINISHED} GROUP BY runner_id"  # noqa: S608
+    return {str(runner_id): int(number) for runner_id, number in reader.query(sql)}

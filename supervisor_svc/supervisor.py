@@ -1,0 +1,91 @@
+"""The supervisor: its store, clock, randomness, hub and leases, and the one way to carry out a unit of work.
+
+Data flows one way: a handler or a loop calls :meth:`Supervisor.do`, the unit of work judges and stores, the commit tells
+the hub, and the hub wakes the loops and streams that look at the store again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from random import Random
+from typing import TypeVar
+
+from lanewarden.client import Stub
+from lanewarden.clock import Clock
+from lanewarden.errors import Refusal
+from lanewarden.hub import Hub, Topic
+from lanewarden.server import Call
+from lanewarden.store import Connection, Emitter, Entity, Store, UnitOfWork
+from supervisor_svc import emitters
+from supervisor_svc.store import views
+from supervisor_svc.work import registry
+from supervisor_svc.work.presence import Presence
+from supervisor_svc.work.session import Deed, Session
+
+T = TypeVar("T")
+
+
+@dataclass(slots=True)
+class Supervisor:
+    """What the handlers and loops of one supervisor share.
+
+    ``connect_runner`` gives the LaneRunnerService at an address; calling it sends nothing.
+    """
+
+    supervisor_id: str
+    incarnation: str
+    store: Store
+    clock: Clock
+    random: Random
+    hub: Hub
+    presence: Presence
+    connect_runner: Callable[[str], Stub]
+
+    async def restore(self) -> None:
+        """Take over the runners of the last start. Before anything is served."""
+        timing = self.presence.timing
+        for row in await self.do(lambda session: registry.restore(session, timing), emitter=emitters.START):
+            self.presence.put(registry.lease_of(row, timing))
+
+    async def do(
+        self, work: Callable[[Session], T], *, emitter: Emitter, entity: Entity | None = None, call: Call | None = None
+    ) -> T:
+        """Carry out a unit of work and return its result once it is durable."""
+
+        def unit(uow: UnitOfWork) -> T:
+            session = Session(uow=uow, steady_ms=self.clock.steady_ms(), wall_ms=self.clock.wall_ms())
+            result = work(session)
+            uow.after_commit(lambda: self.hub.publish(session.changed))
+            return result
+
+        return await self.store.write(unit, emitter=emitter, entity=entity, origin=call.origin if call else "")
+
+    async def do_audited(
+        self, deed: Deed, work: Callable[[Session], T], *, emitter: Emitter, call: Call, entity: Entity | None = None
+    ) -> T:
+        """Carry out a unit of work that an operator asked for; a refusal is recorded before it is raised.
+
+        ``work`` refuses before its first write, and records its own success.
+        """
+
+        def unit(session: Session) -> T | Refusal:
+            try:
+                return work(session)
+            except Refusal as refusal:
+                session.record(deed, refusal.reason.name)
+                return refusal
+
+        result = await self.do(unit, emitter=emitter, entity=entity, call=call)
+        if isinstance(result, Refusal):
+            raise result
+        return result
+
+    def read(self, work: Callable[[Connection], T]) -> T:
+        """A short read of what is committed."""
+        return self.store.read(work)
+
+    def announce(self, runner_id: str) -> None:
+        """Wake whoever watches a runner or its tasks, because what can be said of it has changed."""
+        ids = self.read(lambda reader: views.unfinished_ids(reader, runner_id))
+        self.hub.publish([Topic("runner", runner_id), *(Topic("task", task_id) for task_id in ids)])

@@ -1,0 +1,117 @@
+"""Brings stored commands to their runners: in order, each until the runner has it or has finally refused it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from dataclasses import dataclass, field
+from typing import Final
+
+from lanewarden.errors import Refusal
+from lanewarden.store import Entity
+from supervisor_svc import emitters
+from supervisor_svc.core.delivery import Outcome, judge
+from supervisor_svc.store import outbox, runners
+from supervisor_svc.store.outbox import Command
+from supervisor_svc.supervisor import Supervisor
+from supervisor_svc.work import commands
+from supervisor_svc.work.commands import RunnerResponse
+
+log = logging.getLogger(__name__)
+
+BATCH_MAX: Final = 100
+
+
+@dataclass(slots=True)
+class _Slot:
+    """One runner's turn: one delivery at a time, and how often it came to nothing."""
+
+    turn: asyncio.Lock = field(default_factory=asyncio.Lock)
+    failures: int = 0
+
+
+class Courier:
+    """Delivers for handlers, at once, and for the delivery loop, again and again. A command delivered twice has one effect,
+    because its id is the request_id at the runner.
+    """
+
+    def __init__(self, supervisor: Supervisor, *, timeout_seconds: float) -> None:
+        self._supervisor = supervisor
+        self._timeout_seconds = timeout_seconds
+        self._slots: dict[str, _Slot] = {}
+
+    async def drain(self, runner_id: str) -> bool:
+        """Deliver what a runner has not had yet, oldest first; False when something has to wait.
+
+        Whoever waited for another's try that came to nothing does not try again at once: a hundred operators cost a runner
+        that is away one timeout, not a hundred.
+        """
+        slot = self._slots.setdefault(runner_id, _Slot())
+        failures = slot.failures
+        async with slot.turn:
+            if slot.failures != failures:
+                return False
+            done = await self._drain(runner_id)
+            slot.failures += not done
+            return done
+
+    async def _drain(self, runner_id: str) -> bool:
+        waiting_tasks: set[str] = set()
+        after = 0
+        while batch := self._batch(runner_id, after):
+            for command in batch:
+                after = command.position
+                if command.task_id in waiting_tasks:
+                    continue
+                outcome = await self._deliver(command)
+                if outcome is Outcome.AWAY:
+                    return False
+                if outcome is Outcome.BUSY:
+                    waiting_tasks.add(command.task_id)
+        return not waiting_tasks
+
+    def _batch(self, runner_id: str, after: int) -> list[Command]:
+        return self._supervisor.read(lambda reader: outbox.waiting(reader, runner_id, after=after, rows_max=BATCH_MAX))
+
+    async def _deliver(self, command: Command) -> Outcome:
+        answer: RunnerResponse | Refusal | None
+        try:
+            answer = await self._call(command)
+            outcome = Outcome.DELIVERED
+        except Refusal as refusal:
+            answer, outcome = refusal, judge(refusal, command.command_id)
+        facts = {"command": command.command_id, "runner": command.runner_id, "outcome": outcome.name}
+        if isinstance(answer, Refusal):
+            facts["reason"] = answer.reason.name
+            if outcome is Outcome.DELIVERED:
+                answer = None
+        log.info("command tried", extra=facts)
+        if outcome in (Outcome.DELIVERED, Outcome.REFUSED):
+            return await self._settle(command, answer, outcome)
+        return outcome
+
+    async def _call(self, command: Command) -> RunnerResponse:
+        runner = self._supervisor.read(lambda reader: runners.find(reader, command.runner_id))
+        assert runner is not None, "a command is stored for a runner that has registered"
+        stub = self._supervisor.connect_runner(runner.address)
+        rpc = stub.Acknowledge if command.kind == outbox.ACKNOWLEDGE else stub.Steer
+        answer: RunnerResponse = await rpc(
+            commands.request_of(command),
+            timeout_seconds=self._timeout_seconds,
+            emitter=emitters.DELIVER.name,
+            traceparent=command.traceparent,
+        )
+        return answer
+
+    async def _settle(self, command: Command, answer: RunnerResponse | Refusal | None, outcome: Outcome) -> Outcome:
+        try:
+            await self._supervisor.do(
+                lambda session: commands.settle(session, command, answer),
+                emitter=emitters.DELIVER,
+                entity=Entity("task", command.task_id),
+            )
+        except Refusal as refusal:
+            # The runner has had it, but that cannot be stored now: it gets it once more, without effect.
+            log.error("cannot store what became of a command", extra={"reason": refusal.reason.name})
+            return Outcome.AWAY
+        return outcome

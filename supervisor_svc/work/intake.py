@@ -1,0 +1,119 @@
+"""Units of work about what runners tell: each item once, in order."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from lanewarden.errors import Reason, invalid, refuse
+from lanewarden.hub import Topic
+from lanewarden.v1 import escalation_pb2, task_pb2
+from supervisor_svc.core.intake import takeable
+from supervisor_svc.store import runners, views
+from supervisor_svc.work.presence import lease_expired
+from supervisor_svc.work.session import Session
+
+Change = escalation_pb2.Escalation | task_pb2.Task
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Item:
+    """One change that a runner reports; ``field`` is where it stands in the request."""
+
+    sequence: int
+    field: str
+    change: Change | None
+
+
+def check_items(runner_id: str, items: Sequence[Item]) -> None:
+    """Refuse items that cannot be what the runner stored.
+
+    Raises:
+        Refusal: REQUEST_INVALID with every violation.
+    """
+    found = [(item.field, problem) for item in items if (problem := _problem(runner_id, item.change))]
+    if found:
+        raise invalid(*found)
+
+
+def _problem(runner_id: str, change: Change | None) -> str:
+    if change is None:
+        return "carries no change that this supervisor knows"
+    if change.runner_id != runner_id:
+        return f"belongs to runner {change.runner_id!r}, not to {runner_id!r}"
+    if not change.task_id:
+        return "names no task"
+    if isinstance(change, escalation_pb2.Escalation):
+        return "" if change.escalation_id else "names no escalation"
+    return "" if change.state else "has no state"
+
+
+def take(session: Session, runner_id: str, incarnation: str, items: Sequence[Item]) -> int:
+    """Take the items that come next; the highest sequence taken from this runner.
+
+    Raises:
+        Refusal: LEASE_UNKNOWN; LEASE_EXPIRED when another start of the runner has registered since (I6).
+    """
+    runner = runners.find(session.uow, runner_id)
+    if runner is None:
+        raise refuse(Reason.LEASE_UNKNOWN, f"runner {runner_id} has never registered here", runner=runner_id)
+    if runner.incarnation != incarnation:
+        raise lease_expired(runner_id, runner.generation)
+    taken = runner.taken_sequence
+    for index in takeable(taken, [item.sequence for item in items]):
+        change = items[index].change
+        if isinstance(change, escalation_pb2.Escalation):
+            put_escalation(session, change)
+        elif change is not None:
+            put_task(session, change)
+        taken = items[index].sequence
+    if taken != runner.taken_sequence:
+        runners.set_taken(session.uow, runner_id, taken)
+    return taken
+
+
+def put_escalation(session: Session, escalation: escalation_pb2.Escalation) -> None:
+    """Store an escalation as its runner has it now."""
+    name = escalation_pb2.HoldState.Name(escalation.hold_state).removeprefix("HOLD_STATE_")
+    views.put_escalation(
+        session.uow,
+        escalation_id=escalation.escalation_id,
+        runner_id=escalation.runner_id,
+        task_id=escalation.task_id,
+        hold_state="NONE" if name == "UNSPECIFIED" else name,
+        payload=escalation.SerializeToString(),
+        wall_ms=session.wall_ms,
+    )
+    session.touch(Topic("escalation", escalation.escalation_id))
+
+
+def put_task(session: Session, task: task_pb2.Task) -> None:
+    """Store a task as its runner has it now."""
+    views.put_task(
+        session.uow,
+        task_id=task.task_id,
+        runner_id=task.runner_id,
+        state=task_pb2.TaskState.Name(task.state).removeprefix("TASK_STATE_"),
+        version=task.version,
+        payload=task.SerializeToString(),
+        wall_ms=session.wall_ms,
+    )
+    session.touch(Topic("task", task.task_id))
+
+
+def learn_task(session: Session, task: task_pb2.Task) -> None:
+    """Store a task that a runner answered with, unless a later report was here first."""
+    if task.task_id and task.version > views.task_version(session.uow, task.task_id):
+        put_task(session, task)
+
+
+def learn_escalation(session: Session, escalation: escalation_pb2.Escalation) -> None:
+    """Store an escalation that a runner answered with, unless a later report was here first."""
+    view = views.escalation(session.uow, escalation.escalation_id)
+    if view is None or _age(escalation) > _age(escalation_pb2.Escalation.FromString(view.payload)):
+        put_escalation(session, escalation)
+
+
+def _age(escalation: escalation_pb2.Escalation) -> tuple[int, int]:
+    """Rises while a hold moves on: its states are numbered in their order, and only an open hold is acknowledged."""
+    return escalation.hold_state, escalation.acks
