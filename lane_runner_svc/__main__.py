@@ -16,6 +16,7 @@ from lanewarden import config, logs, telemetry
 from lanewarden.auth import CredentialsInvalid
 from lanewarden.server import ListenError
 from lanewarden.store import StateDirectory, StateDirectoryBusy, StoreUnusable
+from lanewarden.tls import Tls
 
 log = logging.getLogger("lane_runner_svc")
 
@@ -29,6 +30,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         settings = config.load(
             RunnerConfig, service="lane_runner", argv=sys.argv[1:] if argv is None else argv, environ=os.environ
         )
+        tls = Tls.load(cert=settings.tls_cert, key=settings.tls_key, ca=settings.tls_ca)
     except config.ConfigInvalid as invalid:
         print(f"lane-runner-svc: {invalid}", file=sys.stderr)
         return 2
@@ -38,7 +40,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             spawner = Spawner()
             spawner.start()
             try:
-                return asyncio.run(_serve(settings, directory, spawner))
+                return asyncio.run(_serve(settings, tls, directory, spawner))
             finally:
                 spawner.close()
     except (StateDirectoryBusy, StoreUnusable, ListenError, CredentialsInvalid) as problem:
@@ -46,7 +48,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 1
 
 
-async def _serve(settings: RunnerConfig, directory: StateDirectory, spawner: Spawner) -> int:
+async def _serve(settings: RunnerConfig, tls: Tls, directory: StateDirectory, spawner: Spawner) -> int:
     told = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -55,7 +57,7 @@ async def _serve(settings: RunnerConfig, directory: StateDirectory, spawner: Spa
         "lane_runner", settings.runner_id, telemetry.TelemetrySettings(endpoint=settings.otlp_endpoint)
     )
     try:
-        async with running(settings, directory, spawner, worker_environment(), tracing) as service:
+        async with running(settings, directory, spawner, worker_environment(), tracing, tls) as service:
             log.info("ready", extra={"host": settings.listen_host, "port": service.port})
             waits = [asyncio.ensure_future(told.wait()), asyncio.ensure_future(service.failed.wait())]
             await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)

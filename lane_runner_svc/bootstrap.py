@@ -4,57 +4,120 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Mapping
+import uuid
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from importlib.metadata import version
-from random import SystemRandom
-from typing import Final
+from pathlib import Path
+from random import Random, SystemRandom
+from typing import Any, Final
 
-from lanewarden.write_trace import WriteTraceHandlers
+from google.protobuf.descriptor import ServiceDescriptor
 
 from lane_runner_svc import emitters
 from lane_runner_svc.config import RunnerConfig
-from lane_runner_svc.loop.launcher import Launcher
+from lane_runner_svc.loop.launcher import Launcher, Workers
 from lane_runner_svc.loop.pruner import prune_requests
 from lane_runner_svc.loop.reporter import Reporter
-from lane_runner_svc.process import AttemptKey, ProcessHost, Spawner
+from lane_runner_svc.process import AttemptKey, ExitRecord, ProcessHost, Spawner
 from lane_runner_svc.rpc.lane_runner import LaneRunnerHandlers
 from lane_runner_svc.rpc.logs import LogReader
 from lane_runner_svc.rpc.worker import WorkerAuthenticator, WorkerHandlers
 from lane_runner_svc.runner import Runner
 from lane_runner_svc.store.meta import ensure_store_id
 from lane_runner_svc.store.schema import MIGRATIONS
+from lane_runner_svc.work.session import AttemptRef
 from lanewarden import client
 from lanewarden.auth import Credentials, Role
-from lanewarden.clock import SystemClock
+from lanewarden.client import Stub
+from lanewarden.clock import Clock, SystemClock
 from lanewarden.errors import Reason
 from lanewarden.hub import Hub
 from lanewarden.ledger import WriteLedger
-from lanewarden.server import Server
+from lanewarden.server import Limits, Server
 from lanewarden.store import StateDirectory, Store
 from lanewarden.store.anchor import restore_clock
 from lanewarden.telemetry import Telemetry
+from lanewarden.tls import OFF, Tls
 from lanewarden.v1 import (
     lane_runner_service_pb2,
     supervisor_service_pb2,
     worker_service_pb2,
     write_trace_service_pb2,
 )
+from lanewarden.write_trace import WriteTraceHandlers
 
 log = logging.getLogger(__name__)
 
 STOP_PATIENCE_SECONDS: Final = 630.0
 """Longer than the longest stop grace of a task."""
+DATABASE: Final = "runner.sqlite3"
 LANE_RUNNER: Final = lane_runner_service_pb2.DESCRIPTOR.services_by_name["LaneRunnerService"]
 WORKER: Final = worker_service_pb2.DESCRIPTOR.services_by_name["WorkerService"]
 WRITE_TRACE: Final = write_trace_service_pb2.DESCRIPTOR.services_by_name["WriteTraceService"]
 SUPERVISOR: Final = supervisor_service_pb2.DESCRIPTOR.services_by_name["SupervisorService"]
 
 
+WAITING_WORKERS_MAX: Final = 4096
+"""Workers that wait for rulings and messages at once; a parked stream costs some 21 KiB and no CPU."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parts:
+    """A lane runner without a transport: what serves each service, and the loops that have to run beside."""
+
+    runner: Runner
+    launcher: Launcher
+    authenticator: WorkerAuthenticator
+    handlers: Mapping[ServiceDescriptor, object]
+    worker_handlers: object
+    loops: tuple[Callable[[], Coroutine[Any, Any, None]], ...]
+
+
+async def build(
+    config: RunnerConfig,
+    *,
+    store: Store,
+    ledger: WriteLedger,
+    clock: Clock,
+    random: Random,
+    fresh_uuid: Callable[[], str],
+    make_workers: Callable[[Callable[[ExitRecord], None]], Workers],
+    log_path: Callable[[AttemptRef], Path],
+    environment: Mapping[str, str],
+    address: str,
+    supervisor: Stub,
+) -> Parts:
+    """Put a lane runner together on an open store and account for every attempt of its last start.
+
+    Uses no thread, no socket, no process and no clock but the given ones, so that a simulation runs the same parts.
+    ``make_workers`` is given what to call when a worker has ended.
+    """
+    await store.write(lambda uow: ensure_store_id(uow, fresh_uuid()), emitter=emitters.START)
+    runner = Runner(runner_id=config.runner_id, lanes=config.lanes, store=store, clock=clock, random=random, hub=Hub())
+    workers = make_workers(lambda record: launcher.on_exit(record))
+    launcher = Launcher(runner, workers, environment=environment, socket=str(config.worker_socket))
+    runner.stop_worker, runner.let_finish = launcher.stop_worker, launcher.let_finish
+    await launcher.recover()
+    reporter = Reporter(runner, supervisor, address=address, version=version("lanewarden"), fresh_uuid=fresh_uuid)
+    logs = LogReader(runner, log_path)
+    return Parts(
+        runner=runner,
+        launcher=launcher,
+        authenticator=WorkerAuthenticator(runner),
+        handlers={
+            LANE_RUNNER: LaneRunnerHandlers(runner, environment=environment, logs=logs),
+            WRITE_TRACE: WriteTraceHandlers(store, ledger),
+        },
+        worker_handlers=WorkerHandlers(runner),
+        loops=(launcher.run, reporter.run, lambda: prune_requests(runner)),
+    )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunningRunner:
-    """A lane runner that serves. ``failed`` is set when its store has failed and it must stop at once."""
+    """A lane runner that serves. ``failed`` is set when its store or one of its loops has failed and it must stop."""
 
     runner: Runner
     port: int
@@ -68,97 +131,95 @@ async def running(
     spawner: Spawner,
     environment: Mapping[str, str],
     telemetry: Telemetry,
+    tls: Tls = OFF,
 ) -> AsyncIterator[RunningRunner]:
-    """Serve until the block is left, then drain: health first, then streams, then workers if so configured.
+    """Serve until the block is left, then drain: workers first if so configured, then health, streams, calls, the store.
 
     The directory is locked and the spawner started before: both have to be before gRPC starts threads.
     """
     async with AsyncExitStack() as stack:
         failed = asyncio.Event()
-        loop = asyncio.get_running_loop()
+        event_loop = asyncio.get_running_loop()
         ledger = WriteLedger(SystemClock())
 
         def stop_at_once() -> None:
-            loop.call_soon_threadsafe(failed.set)
+            event_loop.call_soon_threadsafe(failed.set)
 
-        store = Store.open(
-            directory.path / "runner.sqlite3",
-            migrations=MIGRATIONS,
-            ledger=ledger,
-            on_failure=stop_at_once,
-        )
+        store = Store.open(directory.path / DATABASE, migrations=MIGRATIONS, ledger=ledger, on_failure=stop_at_once)
         stack.callback(store.close)
-        store.write_now(ensure_store_id, emitter=emitters.START)
-        clock = restore_clock(store, emitter=emitters.START)
-        runner = Runner(
-            runner_id=config.runner_id, lanes=config.lanes, store=store, clock=clock, random=SystemRandom(), hub=Hub()
-        )
-        launcher, host = await _workers(stack, runner, config, directory, spawner, environment)
         credentials = Credentials.ensure(config.credentials)
-        workers = await _worker_server(stack, runner, config, telemetry)
         server = Server(name="lane-runner", authenticator=credentials.authenticator(), telemetry=telemetry)
-        logs = LogReader(
-            runner,
-            lambda ref: host.log_path(AttemptKey(task_id=ref.task_id, epoch=ref.epoch, attempt=ref.attempt)),
-        )
-        server.add(LANE_RUNNER, LaneRunnerHandlers(runner, environment=environment, logs=logs))
-        server.add(WRITE_TRACE, WriteTraceHandlers(store, ledger))
-        port = await server.bind_tcp(config.listen_host, config.listen_port)
-        await server.start()
-        stack.push_async_callback(server.drain, config.drain_seconds)
-        if config.stop_workers_on_exit:
-            stack.push_async_callback(launcher.stop_all, STOP_PATIENCE_SECONDS)
+        port = await server.bind_tcp(config.listen_host, config.listen_port, credentials=tls.server_credentials())
         connection = client.connect(
             config.supervisor,
             token=credentials.tokens.get(Role.RUNNER, ""),
             unreachable=Reason.SUPERVISOR_UNREACHABLE,
             telemetry=telemetry,
+            credentials=tls.channel_credentials(),
         )
         stack.push_async_callback(connection.close)
-        reporter = Reporter(
-            runner,
-            connection.stub(SUPERVISOR),
+        hosts: list[ProcessHost] = []
+
+        def make_workers(on_exit: Callable[[ExitRecord], None]) -> ProcessHost:
+            host = ProcessHost(directory.path / "attempts", spawner=spawner, on_exit=on_exit)
+            stack.push_async_callback(host.close)
+            hosts.append(host)
+            return host
+
+        parts = await build(
+            config,
+            store=store,
+            ledger=ledger,
+            clock=restore_clock(store, emitter=emitters.START),
+            random=SystemRandom(),
+            fresh_uuid=lambda: str(uuid.uuid4()),
+            make_workers=make_workers,
+            log_path=lambda ref: hosts[0].log_path(_key(ref)),
+            environment=environment,
             address=f"{config.listen_host}:{port}",
-            version=version("lanewarden"),
+            supervisor=connection.stub(SUPERVISOR),
         )
-        for job in (launcher.run(), reporter.run(), prune_requests(runner)):
-            stack.push_async_callback(_end, asyncio.ensure_future(job))
-        for serving, service in ((server, LANE_RUNNER), (server, WRITE_TRACE), (workers, WORKER)):
-            serving.set_serving(service.full_name, True)
-        yield RunningRunner(runner=runner, port=port, failed=failed)
+        stack.push_async_callback(parts.launcher.close)
+        workers = Server(
+            name="workers",
+            authenticator=parts.authenticator,
+            telemetry=telemetry,
+            limits=Limits(streams_max=WAITING_WORKERS_MAX),
+        )
+        workers.add(WORKER, parts.worker_handlers)
+        await workers.bind_unix(config.worker_socket)
+        await _serve(stack, workers, config.drain_seconds)
+        for service, handlers in parts.handlers.items():
+            server.add(service, handlers)
+        await _serve(stack, server, config.drain_seconds)
+        for loop in parts.loops:
+            job = asyncio.ensure_future(loop())
+            job.add_done_callback(lambda job: _note_end(job, failed))
+            stack.push_async_callback(_end, job)
+        if config.stop_workers_on_exit:
+            stack.push_async_callback(parts.launcher.stop_all, STOP_PATIENCE_SECONDS)
+        workers.set_serving(WORKER.full_name, True)
+        for service in parts.handlers:
+            server.set_serving(service.full_name, True)
+        yield RunningRunner(runner=parts.runner, port=port, failed=failed)
 
 
-async def _workers(
-    stack: AsyncExitStack,
-    runner: Runner,
-    config: RunnerConfig,
-    directory: StateDirectory,
-    spawner: Spawner,
-    environment: Mapping[str, str],
-) -> tuple[Launcher, ProcessHost]:
-    """The process host and its launcher, with every earlier attempt accounted for."""
-    host = ProcessHost(directory.path / "attempts", spawner=spawner, on_exit=lambda record: launcher.on_exit(record))
-    launcher = Launcher(runner, host, environment=environment, socket=str(config.worker_socket))
-    runner.stop_worker = launcher.stop_worker
-    runner.let_finish = launcher.let_finish
-    stack.push_async_callback(host.close)
-    stack.push_async_callback(launcher.close)
-    await launcher.recover()
-    return launcher, host
+def _key(ref: AttemptRef) -> AttemptKey:
+    return AttemptKey(task_id=ref.task_id, epoch=ref.epoch, attempt=ref.attempt)
 
 
-async def _worker_server(stack: AsyncExitStack, runner: Runner, config: RunnerConfig, telemetry: Telemetry) -> Server:
-    server = Server(name="workers", authenticator=WorkerAuthenticator(runner), telemetry=telemetry)
-    server.add(WORKER, WorkerHandlers(runner))
-    await server.bind_unix(config.worker_socket)
+async def _serve(stack: AsyncExitStack, server: Server, drain_seconds: float) -> None:
     await server.start()
-    stack.push_async_callback(server.drain, config.drain_seconds)
-    return server
+    stack.push_async_callback(server.drain, drain_seconds)
+
+
+def _note_end(job: asyncio.Future[None], failed: asyncio.Event) -> None:
+    """A loop never ends by itself: without its launches or its reports a runner must not look healthy."""
+    if not job.cancelled():
+        log.critical("a loop of the runner has failed", exc_info=job.exception())
+        failed.set()
 
 
 async def _end(job: asyncio.Future[None]) -> None:
-    """Cancel a loop; one that had failed by itself is said."""
     job.cancel()
-    (result,) = await asyncio.gather(job, return_exceptions=True)
-    if isinstance(result, Exception):
-        log.error("a loop of the runner had failed", exc_info=result)
+    await asyncio.gather(job, return_exceptions=True)

@@ -6,7 +6,7 @@ import enum
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from lanewarden.errors import Reason, Refusal, refuse
+from lanewarden import rulings
 
 
 class HoldState(enum.Enum):
@@ -100,24 +100,17 @@ def check_ruling(
     Raises:
         Refusal: RULING_INVALID, with the broken rule in ``metadata["rule"]``.
     """
-
-    def broken(rule: str, message: str) -> Refusal:
-        return refuse(Reason.RULING_INVALID, message, rule=rule, escalation_id=ruling.escalation_id)
-
-    if ruling.decision is Decision.UNSPECIFIED:
-        raise broken("no_decision", "a ruling needs a decision: approve, reject, revise or choose")
-    if not ruling.instructions.strip():
-        raise broken("empty_instructions", "a ruling needs instructions: say in words what the worker is to do")
-    if named_task_id and named_task_id != task_id:
-        raise broken("wrong_task", f"escalation {ruling.escalation_id} belongs to task {task_id}, not {named_task_id}")
-    offered = ", ".join(options) or "none"
-    if ruling.decision is Decision.CHOOSE and not ruling.option_key:
-        raise broken("no_option", f"choose needs an option; offered: {offered}")
-    if ruling.option_key and ruling.option_key not in options:
-        raise broken("option_not_offered", f"option {ruling.option_key!r} was not offered; offered: {offered}")
-    unknown = [gate for gate in ruling.ratifies if gate not in gates]
-    if unknown:
-        raise broken("gate_unknown", f"the task has no gate {unknown[0]!r}; it has: {', '.join(gates) or 'none'}")
+    rulings.check_shape(
+        escalation_id=ruling.escalation_id,
+        decision=ruling.decision.name,
+        instructions=ruling.instructions,
+        option_key=ruling.option_key,
+        options=options,
+        ratifies=ruling.ratifies,
+        gates=gates,
+        task_id=task_id,
+        named_task_id=named_task_id,
+    )
 
 
 def release(hold: Hold, ruling: Ruling) -> Hold:
@@ -128,24 +121,15 @@ def release(hold: Hold, ruling: Ruling) -> Hold:
     """
     if hold.ruling is not None:
         first = hold.ruling
-        raise refuse(
-            Reason.ALREADY_RULED,
-            f"{first.ruled_by.identity} has already ruled {first.decision.name} on {hold.escalation_id}",
-            escalation_id=hold.escalation_id,
+        raise rulings.already_ruled(
+            hold.escalation_id,
             ruling_id=first.ruling_id,
             ruled_by=first.ruled_by.identity,
-            ruled_at=first.ruled_wall_ms,
+            ruled_wall_ms=first.ruled_wall_ms,
             decision=first.decision.name,
         )
     if not hold.open:
-        what = "is a notice and owes no ruling" if hold.state is HoldState.NONE else f"is {hold.state.name}"
-        raise refuse(
-            Reason.HOLD_NOT_OPEN,
-            f"escalation {hold.escalation_id} {what}",
-            escalation_id=hold.escalation_id,
-            state=hold.state.name,
-            cause=hold.cancel_cause or None,
-        )
+        raise rulings.not_open(hold.escalation_id, state=hold.state.name, cause=hold.cancel_cause)
     return replace(hold, state=HoldState.RELEASED, ruling=ruling)
 
 
@@ -156,12 +140,7 @@ def stamp(hold: Hold, *, by: Actor, wall_ms: int, expected_by_wall_ms: int | Non
         Refusal: HOLD_NOT_OPEN.
     """
     if not hold.open:
-        raise refuse(
-            Reason.HOLD_NOT_OPEN,
-            f"escalation {hold.escalation_id} is {hold.state.name}: nobody waits for a ruling",
-            escalation_id=hold.escalation_id,
-            state=hold.state.name,
-        )
+        raise rulings.not_open(hold.escalation_id, state=hold.state.name, cause=hold.cancel_cause)
     return replace(
         hold,
         acks=hold.acks + 1,

@@ -308,7 +308,7 @@ def _(happening: Exited, task: Task, now: Now) -> Step:
         return _move(gone, Event.EXITED_HELD, now)
     if happening.interrupted and gone.outcome is None:
         return _move(gone, Event.INTERRUPTED, now, summary=f"attempt {gone.attempt} was stopped with the runner")
-    if exit_.kind is ExitKind.NEVER_STARTED:
+    if exit_.kind is ExitKind.NEVER_STARTED and gone.state is State.STARTING:
         return _judge(LaunchFailed(cause="the runner ended before the worker began", jitter=0.0), gone, now)
     if happening.unacknowledged:
         unheard = ", ".join(happening.unacknowledged)

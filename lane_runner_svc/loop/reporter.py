@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import uuid
 from collections.abc import Callable, Sequence
 from typing import Final
 
@@ -20,7 +19,7 @@ from lane_runner_svc.store.messages import Due
 from lane_runner_svc.work.session import OUTBOX
 from lanewarden.client import Stub
 from lanewarden.errors import Reason, Refusal
-from lanewarden.store import Connection, UnitOfWork
+from lanewarden.store import Connection
 from lanewarden.v1 import supervisor_service_pb2 as pb
 
 log = logging.getLogger(__name__)
@@ -42,7 +41,7 @@ class Reporter:
         *,
         address: str,
         version: str,
-        fresh_uuid: Callable[[], str] = lambda: str(uuid.uuid4()),
+        fresh_uuid: Callable[[], str],
     ) -> None:
         self._runner = runner
         self._supervisor = supervisor
@@ -79,16 +78,14 @@ class Reporter:
         return grant
 
     async def _resume_from(self, taken: int) -> None:
-        """Forget what the supervisor has; if it has less than was forgotten, it lost something: mark everything."""
-
-        def lost_some(reader: Connection) -> bool:
-            first = messages.due(reader, after=0, rows_max=1)
-            next_sequence = first[0].sequence if first else messages.last_sequence(reader) + 1
-            return taken + 1 < next_sequence
-
-        if self._runner.read(lost_some):
-            await self._runner.do(lambda session: _mark_everything(session.uow), emitter=emitters.REPORT)
-        await self._forget(taken)
+        """Go on from what the supervisor has. If that fits nothing that is kept here, one of the two has lost its past:
+        number anew from there and mark everything.
+        """
+        if self._runner.read(lambda reader: messages.follows(reader, taken)):
+            await self._forget(taken)
+        else:
+            log.warning("the supervisor has another past; telling it everything", extra={"taken": taken})
+            await self._runner.do(lambda session: messages.restart(session.uow, taken), emitter=emitters.REPORT)
 
     async def _serve(self, grant: pb.RegisterResponse) -> None:
         """Renew and send until one of the two fails, and end both."""
@@ -200,11 +197,3 @@ class Reporter:
         if self.connected or self._failures == 0:
             log.warning("supervisor lost; work goes on", extra={"reason": refusal.reason.name})
         self.connected, self._failures = False, self._failures + 1
-
-
-def _mark_everything(uow: UnitOfWork) -> None:
-    """Every unfinished task and unclosed hold, for a supervisor that has to begin anew."""
-    for task in tasks.unfinished(uow):
-        messages.mark(uow, "task", task.task_id, "")
-        for hold in holds.blocking(uow, task.task_id):
-            messages.mark(uow, "escalation", hold.escalation_id, "")

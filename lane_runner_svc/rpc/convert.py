@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from google.protobuf.timestamp_pb2 import Timestamp
-
 from lane_runner_svc.core.completion import Blocker
 from lane_runner_svc.core.holds import Actor, Decision, Hold, HoldState, Ruling
 from lane_runner_svc.core.task import Task
 from lane_runner_svc.store import holds, messages, tasks
 from lane_runner_svc.store.messages import StoredMessage
 from lane_runner_svc.store.tasks import Reader
+from lanewarden.stamps import timestamp
 from lanewarden.v1 import escalation_pb2, message_pb2, task_pb2
 
 HOLD_STATES: Final[Mapping[HoldState, escalation_pb2.HoldState]] = {
@@ -22,13 +21,6 @@ HOLD_STATES: Final[Mapping[HoldState, escalation_pb2.HoldState]] = {
     HoldState.ACKNOWLEDGED: escalation_pb2.HOLD_STATE_ACKNOWLEDGED,
     HoldState.CANCELED: escalation_pb2.HOLD_STATE_CANCELED,
 }
-
-
-def timestamp(wall_ms: int | None) -> Timestamp | None:
-    """A wall-clock stamp, or None."""
-    if wall_ms is None:
-        return None
-    return Timestamp(seconds=wall_ms // 1000, nanos=wall_ms % 1000 * 1_000_000)
 
 
 def actor_message(actor: Actor | None) -> task_pb2.Actor | None:
@@ -52,11 +44,13 @@ def task_message(reader: Reader, task: Task, runner_id: str) -> task_pb2.Task:
         progress_note=task.progress_note,
         premature_exits=task.premature_exits,
         launch_failures=task.launch_failures,
+        # Steady time began as wall time, so it can be shown as such; it decides as it is.
+        not_before=timestamp(task.not_before_ms or None),
         summary=task.summary,
         summary_author=f"AUTHOR_{task.summary_author.value if task.summary_author else 'UNSPECIFIED'}",
         submitted_at=timestamp(task.submitted_wall_ms),
         finished_at=timestamp(task.finished_wall_ms),
-        open_holds=[hold.escalation_id for hold in holds.blocking(reader, task.task_id) if hold.open],
+        open_holds=holds.open_ids(reader, task.task_id),
         version=task.version,
     )
     if task.progress is not None:

@@ -137,14 +137,14 @@ class LaneRunnerHandlers:
     async def WatchTasks(self, request: pb.WatchTasksRequest, call: Call) -> AsyncIterator[pb.WatchTasksResponse]:
         """What is, then what changes."""
         with self._runner.hub.subscribe(Topic("task", request.task_id or ALL)) as news:
-            changed = {request.task_id} if request.task_id else self._unfinished_ids()
+            changed = [request.task_id] if request.task_id else self._unfinished_ids()
             while True:
-                for task_id in sorted(changed):
+                for task_id in changed:
                     yield pb.WatchTasksResponse(task=self._look(task_id))
                 changed = await news.take()
 
-    def _unfinished_ids(self) -> set[str]:
-        return {task.task_id for task in self._runner.read(tasks.unfinished)}
+    def _unfinished_ids(self) -> list[str]:
+        return [task.task_id for task in self._runner.read(tasks.unfinished)]
 
     def _look(self, task_id: str) -> task_pb2.Task:
         return self._runner.read(

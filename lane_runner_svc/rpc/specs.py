@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -85,14 +85,14 @@ def _place_problems(spec: task_pb2.TaskSpec, environment: Mapping[str, str]) -> 
     cwd = Path(spec.cwd)
     if not cwd.is_absolute():
         return [("spec.cwd", f"{spec.cwd!r} is not absolute")]
-    if not cwd.is_dir():
+    if not _is(cwd.is_dir):
         return [("spec.cwd", f"there is no directory {spec.cwd!r}")]
     program = spec.argv[0]
     if not program:
         return [("spec.argv[0]", "the program must not be empty")]
     if "/" in program:
         path = cwd / program
-        if not path.is_file():
+        if not _is(path.is_file):
             return [("spec.argv[0]", f"there is no program {program!r} (looked at from {spec.cwd})")]
         if not os.access(path, os.X_OK):
             return [("spec.argv[0]", f"{program!r} is not executable; `chmod +x` it or name its interpreter")]
@@ -100,3 +100,11 @@ def _place_problems(spec: task_pb2.TaskSpec, environment: Mapping[str, str]) -> 
     if shutil.which(program, path=environment.get("PATH", os.defpath)) is None:
         return [("spec.argv[0]", f"there is no program {program!r} in PATH")]
     return []
+
+
+def _is(look: Callable[[], bool]) -> bool:
+    """A path that cannot even be looked at (too long a name, no permission on the way) is not there for us."""
+    try:
+        return look()
+    except OSError:
+        return False

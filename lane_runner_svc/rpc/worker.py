@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Mapping
 from typing import Final
 
 from lane_runner_svc import emitters
-from lane_runner_svc.core.holds import HoldState
+from lane_runner_svc.core.holds import Hold, HoldState
 from lane_runner_svc.core.task import Outcome
 from lane_runner_svc.rpc.convert import hold_message, stored_message, task_message
 from lane_runner_svc.runner import Runner
@@ -15,7 +15,8 @@ from lane_runner_svc.store import holds, messages, tasks
 from lane_runner_svc.work import attempts, inbox
 from lane_runner_svc.work import tasks as task_work
 from lane_runner_svc.work.session import AttemptRef, Session
-from lanewarden.errors import Reason, Refusal, invalid, refuse
+from lanewarden import rulings
+from lanewarden.errors import Reason, invalid, refuse
 from lanewarden.hub import Topic
 from lanewarden.server import AttemptClaim, Call, Identity, Role
 from lanewarden.store import Connection
@@ -97,6 +98,7 @@ class WorkerHandlers:
         def look(reader: Connection) -> GetAssignmentResponse:
             task = tasks.load(reader, ref.task_id)
             attempt = tasks.load_attempt(reader, ref.task_id, ref.epoch, ref.attempt)
+            attempts.check_current(task, attempt, ref)
             return GetAssignmentResponse(
                 task=task_message(reader, task, self._runner.runner_id),
                 reason=f"START_REASON_{attempt.reason if attempt else 'UNSPECIFIED'}",
@@ -114,10 +116,10 @@ class WorkerHandlers:
 
         def work(session: Session) -> WorkerServiceEscalateResponse:
             options = [(option.key, option.text) for option in request.options]
-            hold = inbox.escalate(
+            hold, task = inbox.escalate(
                 session, ref, question=request.question, options=options, expects_reply=request.expects_reply
             )
-            escalation = hold_message(session.uow, hold, self._runner.runner_id)
+            escalation = hold_message(session.uow, hold, self._runner.runner_id, task=task)
             return WorkerServiceEscalateResponse(escalation=escalation)
 
         return await self._runner.command(
@@ -147,7 +149,11 @@ class WorkerHandlers:
                 await news.take()
 
     def _oldest_hold(self, ref: AttemptRef) -> str:
-        found = self._runner.read(lambda reader: holds.blocking(reader, ref.task_id))
+        def look(reader: Connection) -> list[Hold]:
+            _refuse_stale(reader, ref)
+            return holds.blocking(reader, ref.task_id)
+
+        found = self._runner.read(look)
         if not found:
             raise refuse(
                 Reason.HOLD_NOT_OPEN,
@@ -171,7 +177,7 @@ class WorkerHandlers:
             escalation = hold_message(reader, hold, self._runner.runner_id)
             if hold.ruling is None:
                 if hold.state is not HoldState.OPEN:
-                    raise _not_open(escalation_id, hold.state, hold.cancel_cause)
+                    raise rulings.not_open(escalation_id, state=hold.state.name, cause=hold.cancel_cause)
                 return escalation, None
             stored = messages.load(reader, hold.ruling.ruling_id)
             assert stored is not None, "a released hold has its ruling in the inbox"
@@ -255,10 +261,3 @@ def _refuse_stale(reader: Connection, ref: AttemptRef) -> None:
     task = tasks.load(reader, ref.task_id)
     attempt = tasks.load_attempt(reader, ref.task_id, ref.epoch, ref.attempt)
     attempts.check_current(task, attempt, ref)
-
-
-def _not_open(escalation_id: str, state: HoldState, cause: str) -> Refusal:
-    what = "is a notice: no ruling is owed" if state is HoldState.NONE else f"is {state.name}: {cause}"
-    return refuse(
-        Reason.HOLD_NOT_OPEN, f"escalation {escalation_id} {what}", escalation_id=escalation_id, state=state.name
-    )

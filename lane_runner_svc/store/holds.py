@@ -77,6 +77,14 @@ def blocking(reader: Reader, task_id: str) -> list[Hold]:
     return [_from_row(row) for row in rows]
 
 
+def open_ids(reader: Reader, task_id: str) -> list[str]:
+    """The escalations of a task that wait for a ruling, oldest first."""
+    rows = reader.query(
+        "SELECT escalation_id FROM holds WHERE task_id = ? AND state = 'OPEN' ORDER BY position", (task_id,)
+    )
+    return [str(row[0]) for row in rows]
+
+
 def count_blocking(reader: Reader, task_id: str) -> int:
     """How many holds of a task are not closed."""
     row = reader.one("SELECT count(*) FROM holds WHERE task_id = ? AND state IN ('OPEN', 'RELEASED')", (task_id,))

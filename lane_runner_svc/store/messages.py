@@ -133,10 +133,23 @@ def due(reader: Reader, *, after: int, rows_max: int) -> list[Due]:
     ]
 
 
-def last_sequence(reader: Reader) -> int:
-    """The sequence of the newest mark there has ever been; 0 before the first."""
+def follows(reader: Reader, taken: int) -> bool:
+    """Whether the marks that are kept go on from ``taken``: nothing between was forgotten, nothing was made up."""
     row = reader.one("SELECT seq FROM sqlite_sequence WHERE name = 'outbox'")
-    return int(row[0]) if row else 0
+    last = int(row[0]) if row else 0
+    first = due(reader, after=0, rows_max=1)
+    oldest = first[0].sequence if first else last + 1
+    return oldest - 1 <= taken <= last
+
+
+def restart(uow: UnitOfWork, taken: int) -> None:
+    """Number the marks anew from ``taken`` and mark everything there is, ended tasks and closed holds included."""
+    uow.execute("DELETE FROM outbox")
+    uow.execute("DELETE FROM sqlite_sequence WHERE name = 'outbox'")
+    uow.execute("INSERT INTO sqlite_sequence (name, seq) VALUES ('outbox', ?)", (taken,))
+    everything = "INSERT INTO outbox (kind, entity_id, traceparent) SELECT {} ORDER BY position"
+    uow.execute(everything.format("'task', task_id, '' FROM tasks"))
+    uow.execute(everything.format("'escalation', escalation_id, '' FROM holds"))
 
 
 def forget(uow: UnitOfWork, through: int) -> None:

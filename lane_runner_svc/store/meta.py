@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import uuid
-
 from lane_runner_svc.store.tasks import Reader
 from lanewarden.store import UnitOfWork
 
 _STORE_ID = "store_id"
 
 
-def ensure_store_id(uow: UnitOfWork, fresh: str | None = None) -> None:
+def ensure_store_id(uow: UnitOfWork, fresh: str) -> None:
     """Give a new store its id."""
     uow.execute(
         "INSERT INTO meta (key, value) VALUES (?, ?) ON CONFLICT (key) DO NOTHING",
-        (_STORE_ID, fresh or str(uuid.uuid4())),
+        (_STORE_ID, fresh),
     )
 
 

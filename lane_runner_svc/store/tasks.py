@@ -20,7 +20,6 @@ _INSERT = (
     f"VALUES ((SELECT coalesce(max(position), 0) + 1 FROM tasks), {', '.join('?' * len(_COLUMNS))})"
 )
 _MUTABLE = tuple(name for name in _COLUMNS if name not in _FIXED)
-_UPDATE = f"UPDATE tasks SET {', '.join(f'{name} = ?' for name in _MUTABLE)} WHERE task_id = ?"  # noqa: S608
 UNFINISHED = f"state NOT IN ({', '.join(repr(state.value) for state in State if state in TERMINAL)})"
 
 Reader = Connection | UnitOfWork
@@ -91,9 +90,11 @@ def insert(uow: UnitOfWork, task: Task) -> None:
     uow.execute(_INSERT, _to_values(task, _COLUMNS))
 
 
-def update(uow: UnitOfWork, task: Task) -> None:
-    """Store what may change of a task."""
-    uow.execute(_UPDATE, [*_to_values(task, _MUTABLE), task.task_id])
+def update(uow: UnitOfWork, before: Task, after: Task) -> None:
+    """Store what has changed of a task; few columns change at a time, and each costs."""
+    changed = [name for name in _MUTABLE if getattr(before, name) != getattr(after, name)]
+    sets = ", ".join(f"{name} = ?" for name in changed)
+    uow.execute(f"UPDATE tasks SET {sets} WHERE task_id = ?", [*_to_values(after, changed), after.task_id])  # noqa: S608
 
 
 def unfinished(reader: Reader) -> list[Task]:

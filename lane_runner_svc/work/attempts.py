@@ -84,11 +84,13 @@ def launched(session: Session, ref: AttemptRef, *, pid: int, start_ticks: int, b
     tasks.set_attempt(
         session.uow, ref.task_id, ref.epoch, ref.attempt, pid=pid, start_ticks=start_ticks, boot_id=boot_id
     )
-    task = ensure_launched(session, tasks.load(session.uow, ref.task_id))
+    task = tasks.load(session.uow, ref.task_id)
+    if _ended(session, ref):  # its end overtook the news of its launch; the task may be in its next attempt
+        return task
+    task = ensure_launched(session, task)
     if task.stopping:
         session.stop(task, cause=task.cancel_cause or "")
-    session.touch_task(task.task_id)
-    return task
+    return session.save(task, task)
 
 
 def ensure_launched(session: Session, task: Task) -> Task:
@@ -97,17 +99,20 @@ def ensure_launched(session: Session, task: Task) -> Task:
 
 
 def launch_failed(session: Session, ref: AttemptRef, cause: str) -> Task:
-    """The worker could not be started."""
-    _end_attempt(session, ref, "LAUNCH_FAILED", cause)
+    """The worker could not be started. A second report of the same failure changes nothing."""
     task = tasks.load(session.uow, ref.task_id)
+    if _ended(session, ref):
+        return task
+    if task.state is not State.STARTING:  # it has spoken, so it was started, and was lost before the launch was over
+        return exited(session, ref, Exit(kind=ExitKind.SHIM_LOST), interrupted=False)
+    _end_attempt(session, ref, "LAUNCH_FAILED", cause)
     return session.happen(task, LaunchFailed(cause=cause, jitter=session.random.random()))
 
 
 def exited(session: Session, ref: AttemptRef, exit_: Exit, *, interrupted: bool) -> Task:
     """The attempt's process tree is gone. A second report of the same end changes nothing."""
     task = tasks.load(session.uow, ref.task_id)
-    attempt = tasks.load_attempt(session.uow, ref.task_id, ref.epoch, ref.attempt)
-    if attempt is None or attempt.ended is not None:
+    if _ended(session, ref):
         return task
     _end_attempt(session, ref, exit_.kind.value, str(exit_))
     if exit_.kind is not ExitKind.NEVER_STARTED:
@@ -125,6 +130,11 @@ def exited(session: Session, ref: AttemptRef, exit_: Exit, *, interrupted: bool)
     for hold in blocking:
         session.touch_hold(hold.escalation_id)
     return session.happen(task, happening)
+
+
+def _ended(session: Session, ref: AttemptRef) -> bool:
+    attempt = tasks.load_attempt(session.uow, ref.task_id, ref.epoch, ref.attempt)
+    return attempt is None or attempt.ended is not None
 
 
 def _end_attempt(session: Session, ref: AttemptRef, ended: str, detail: str) -> None:

@@ -21,7 +21,7 @@ WAITING_MAX = 1_000
 
 def escalate(
     session: Session, ref: AttemptRef, *, question: str, options: Sequence[tuple[str, str]], expects_reply: bool
-) -> Hold:
+) -> tuple[Hold, Task]:
     """Store what the worker asks or tells; with ``expects_reply`` its task is HELD from this commit on.
 
     Raises:
@@ -54,8 +54,8 @@ def escalate(
     holds.insert(session.uow, hold)
     session.touch_hold(hold.escalation_id, new=True)
     if expects_reply:
-        session.happen(task, HoldOpened())
-    return hold
+        task = session.happen(task, HoldOpened())
+    return hold, task
 
 
 def acknowledge(session: Session, *, escalation: str, by: Actor, expected_by_wall_ms: int | None, note: str) -> Hold:
@@ -84,14 +84,15 @@ def rule(session: Session, ruling: Ruling, *, named_task_id: str) -> tuple[Store
         task_id=task.task_id,
         named_task_id=named_task_id,
     )
-    session.save_hold(release(hold, ruling))
+    released = release(hold, ruling)
+    message = _send(session, task, ruling.ruling_id, "RULING", "", ruling.ruled_by, hold.escalation_id)
+    session.save_hold(released)
     for gate in ruling.ratifies:
         note = f"ratified by ruling {ruling.ruling_id}"
         decision = GateDecision.APPROVED
         holds.record_gate(
             session.uow, task.task_id, task.epoch, gate, decision, ruling.ruled_by, session.now.wall_ms, note
         )
-    message = _send(session, task, ruling.ruling_id, "RULING", "", ruling.ruled_by, hold.escalation_id)
     still_open = holds.count_open(session.uow, task.task_id)
     moved = session.happen(task, HoldReleased(open_holds=still_open))
     return message, moved
@@ -101,7 +102,7 @@ def instruct(session: Session, task_id: str, *, message_id: str, text: str, by: 
     """Put an instruction into a task's inbox. It releases nothing.
 
     Raises:
-        Refusal: TASK_UNKNOWN, TASK_TERMINAL or TASK_SETTLED, WORKER_DEAD.
+        Refusal: TASK_UNKNOWN, TASK_TERMINAL or TASK_SETTLED, WORKER_DEAD, LIMIT_REACHED.
     """
     task = tasks.load(session.uow, task_id)
     _refuse_dead(session, task)
@@ -129,7 +130,8 @@ def send_input(session: Session, task_id: str, *, message_id: str, text: str, by
 def _send(
     session: Session, task: Task, message_id: str, kind: str, body: str, by: Actor, escalation: str | None = None
 ) -> StoredMessage:
-    if messages.count_waiting(session.uow, task.task_id) >= WAITING_MAX:
+    # A ruling is never turned away: its task may be waiting for it to take anything at all. Holds bound their number.
+    if kind != "RULING" and messages.count_waiting(session.uow, task.task_id) >= WAITING_MAX:
         raise refuse(
             Reason.LIMIT_REACHED,
             f"{WAITING_MAX} messages wait for task {task.task_id} already; its worker has to take some first",
@@ -182,6 +184,9 @@ def sent(session: Session, ref: AttemptRef, message_id: str) -> None:
     message = messages.load(session.uow, message_id)
     if message is None or message.state != "PENDING" or message.task_id != ref.task_id:
         return
+    attempt = tasks.load_attempt(session.uow, ref.task_id, ref.epoch, ref.attempt)
+    if attempt is None or attempt.ended is not None:  # nobody is left to acknowledge it
+        return
     messages.set_state(session.uow, message_id, "IN_FLIGHT")
     if message.escalation_id:
         session.touch_hold(message.escalation_id)
@@ -202,7 +207,9 @@ def acknowledge_message(session: Session, ref: AttemptRef, message_id: str) -> t
     messages.set_state(session.uow, message_id, "ACKNOWLEDGED")
     if message.escalation_id is not None:
         hold = holds.load(session.uow, message.escalation_id)
-        session.save_hold(replace(hold, state=HoldState.ACKNOWLEDGED, closed_wall_ms=session.now.wall_ms))
+        if hold.state is HoldState.RELEASED:  # one that a cancel closed meanwhile stays canceled
+            hold = replace(hold, state=HoldState.ACKNOWLEDGED, closed_wall_ms=session.now.wall_ms)
+        session.save_hold(hold)
     session.touch_task(ref.task_id)
     return replace(message, state="ACKNOWLEDGED"), True
 

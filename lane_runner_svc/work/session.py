@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from operator import attrgetter
 from random import Random
 from typing import Final
 
@@ -15,6 +16,8 @@ from lanewarden.store import UnitOfWork
 
 QUEUE: Final = Topic("queue")
 OUTBOX: Final = Topic("outbox")
+_CLAIMS: Final = attrgetter("state", "worker_alive", "pauses", "not_before_ms")
+"""What of a task decides whether its lane may launch something; every other change leaves the launcher asleep."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,30 +40,32 @@ class Session:
     now: Now
     random: Random
     traceparent: str = ""
-    changed: set[Topic] = field(default_factory=set)
+    changed: dict[Topic, None] = field(default_factory=dict)
     stops: list[AttemptRef] = field(default_factory=list)
     completed: list[AttemptRef] = field(default_factory=list)
 
     def happen(self, task: Task, happening: Happening) -> Task:
         """Judge a happening, store the task as it is then, and carry out the effects that belong to the transaction."""
         step = transition(task, happening, self.now)
-        moved = self.save(step.task)
+        moved = self.save(task, step.task)
         for effect in step.effects:
             self._carry_out(effect, moved)
         return moved
 
-    def save(self, task: Task) -> Task:
-        """Store a changed task with its next version and mark it for the supervisor."""
-        saved = replace(task, version=task.version + 1)
-        tasks.update(self.uow, saved)
-        self.touch_task(saved.task_id)
+    def save(self, before: Task, after: Task) -> Task:
+        """Store a task with its next version, though perhaps only what is shown with it has changed, and mark it."""
+        self.touch_task(after.task_id, claims=_CLAIMS(before) != _CLAIMS(after))
+        saved = replace(after, version=before.version + 1)
+        tasks.update(self.uow, before, saved)
         return saved
 
-    def touch_task(self, task_id: str) -> None:
-        """The task, or something shown with it, has changed."""
+    def touch_task(self, task_id: str, *, claims: bool = True) -> None:
+        """The task, or something shown with it, has changed; with ``claims`` perhaps also what a lane may launch."""
+        if claims:
+            self.changed[QUEUE] = None
         topic = Topic("task", task_id)
         if topic not in self.changed:
-            self.changed.update((topic, QUEUE))
+            self.changed[topic] = None
             self._mark("task", task_id)
 
     def save_hold(self, hold: Hold) -> Hold:
@@ -73,7 +78,7 @@ class Session:
         """The escalation is new or has changed."""
         topic = Topic("escalation", escalation_id)
         if topic not in self.changed:
-            self.changed.add(topic)
+            self.changed[topic] = None
             self._mark("new_escalation" if new else "escalation", escalation_id)
 
     def after_commit(self, tell: Callable[[Session], None]) -> None:
@@ -82,7 +87,7 @@ class Session:
 
     def _mark(self, kind: str, entity_id: str) -> None:
         messages.mark(self.uow, kind, entity_id, self.traceparent)
-        self.changed.add(OUTBOX)
+        self.changed[OUTBOX] = None
 
     def _carry_out(self, effect: Effect, task: Task) -> None:
         match effect:
@@ -96,6 +101,9 @@ class Session:
                     )
                     self.save_hold(closed)
             case Effect.END_MESSAGES:
+                for message in messages.waiting(self.uow, task.task_id):  # rulings first: their senders are told
+                    if message.escalation_id is not None:
+                        self.touch_hold(message.escalation_id)
                 messages.end_waiting(self.uow, task.task_id, "UNDELIVERED")
 
     def stop(self, task: Task, *, cause: str) -> None:

@@ -86,7 +86,7 @@ def _set_pauses(
     if task.terminal:
         raise ended(task)
     pauses = (task.pauses | {add} if add else task.pauses) - {remove}
-    return task if pauses == task.pauses else session.save(replace(task, pauses=frozenset(pauses)))
+    return task if pauses == task.pauses else session.save(task, replace(task, pauses=frozenset(pauses)))
 
 
 def record_gate(session: Session, task_id: str, gate: str, decision: GateDecision, *, by: Actor, note: str) -> Task:
@@ -102,7 +102,7 @@ def record_gate(session: Session, task_id: str, gate: str, decision: GateDecisio
     if task.terminal:
         raise ended(task)
     holds.record_gate(session.uow, task_id, task.epoch, gate, decision, by, session.now.wall_ms, note)
-    return session.save(task)
+    return session.save(task, task)
 
 
 def report_progress(session: Session, ref: AttemptRef, *, sequence: int, note: str) -> tuple[int, bool]:
@@ -118,7 +118,7 @@ def report_progress(session: Session, ref: AttemptRef, *, sequence: int, note: s
         raise invalid(("sequence", f"at most {PROGRESS_MAX}"))
     if wanted <= known:
         return known, False
-    session.save(replace(task, progress=wanted, progress_note=clipped(note)))
+    session.save(task, replace(task, progress=wanted, progress_note=clipped(note)))
     return wanted, True
 
 

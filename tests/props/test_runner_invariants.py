@@ -1,0 +1,374 @@
+"""Anything that can happen to a lane runner, in any order: the invariants hold after every step."""
+
+from __future__ import annotations
+
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from random import Random
+from typing import Any, ClassVar, TypeVar
+
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
+
+from lane_runner_svc.core.states import State
+from lane_runner_svc.work.session import AttemptRef
+from lanewarden.auth import Role
+from lanewarden.errors import Reason, Refusal
+from lanewarden.store import Emitter
+from lanewarden.v1 import lane_runner_service_pb2 as pb
+from lanewarden.v1 import worker_service_pb2 as wpb
+from tests.runner_invariants import Watch
+from tests.runner_kit import KILLED, LANES, LOST, NEVER_STARTED, exit_code, make_runner
+
+T = TypeVar("T")
+
+BREAKER = Emitter("tests.breaker")
+UNFINISHED_MAX = 4
+MEMORY = Path("/dev/shm")
+"""Where there is such a place, syncing costs nothing; no crash is simulated here, only a restart."""
+ENDS = {"done": exit_code(0), "wrong": exit_code(1), "killed": KILLED, "lost": LOST}
+
+# Weights by repetition. One rule rather than one for each act, because hypothesis leaves out some rules in each run, and a
+# run without the questions or without the launches says little.
+OPERATOR = ["submit", "ruling", "ruling", "ruling", "ack", "message", "gate", "pause", "resume", "resume", "cancel"]
+LAUNCHER = [
+    "claim",
+    "claim",
+    "claim",
+    "launched",
+    "launched",
+    "launch_failed",
+    "exited",
+    "exited",
+    "old_news",
+    "restart",
+]
+WORKER = ["escalate", "escalate", "take", "take", "complete", "progress", "dead_worker_speaks"]
+which = st.integers(0, 11)
+
+
+class RunnerMachine(RuleBasedStateMachine):
+    """A runner, the processes that would be there, and everything that people, workers and the launcher may do."""
+
+    happened: ClassVar[Counter[str]] = Counter()
+    """How often things came about in all runs of a test, so that it can tell that they did."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.place = tempfile.TemporaryDirectory(dir=MEMORY if MEMORY.is_dir() else None)
+        self.kit = make_runner(Path(self.place.name))
+        self.watch = Watch()
+        self.task_ids: list[str] = []
+        self.paused: set[str] = set()
+        self.starting: list[AttemptRef] = []
+        self.living: list[AttemptRef] = []
+        self.dead: list[AttemptRef] = []
+
+    def teardown(self) -> None:
+        try:
+            self.kit.close()  # which asks whether every row had an author (I11)
+        finally:
+            self.place.cleanup()
+
+    @invariant()
+    def the_invariants_hold(self) -> None:
+        self.kit.runner.read(self.watch.look)
+        assert self.kit.runner.store.unattributed_rows() == 0, "somebody writes without a name (I11)"
+
+    @rule(act=st.sampled_from([*OPERATOR, *LAUNCHER, *WORKER]), index=which, variant=which)
+    def happen(self, act: str, index: int, variant: int) -> None:
+        if act in OPERATOR and not self.task_ids:
+            act = "submit"
+        if act in WORKER and not self.speakers():
+            act = "claim" if variant % 2 else "dead_worker_speaks"
+        getattr(self, act)(index, variant)
+
+    # Helpers
+
+    def note(self, what: str) -> None:
+        self.happened[what] += 1
+
+    def perhaps(self, act: Callable[[], T], *reasons: Reason) -> T | None:
+        """The answer, or None for a refusal, which must be for one of the reasons and change nothing."""
+        before = self.kit.dump()
+        try:
+            return act()
+        except Refusal as refusal:
+            self.note(refusal.reason.name)
+            if refusal.reason not in reasons or self.kit.dump() != before:
+                raise
+            return None
+
+    def pick(self, things: Sequence[T], index: int) -> T:
+        return things[index % len(things)]
+
+    def speakers(self) -> list[AttemptRef]:
+        return [*self.living, *self.starting]
+
+    # What operators do
+
+    def submit(self, index: int, variant: int) -> None:
+        if sum(not self.kit.task(task_id).terminal for task_id in self.task_ids) < UNFINISHED_MAX:
+            gates = ["review"] if variant == 0 else []
+            task = self.kit.submit(lane=self.pick(LANES, index), gates=gates, premature_exits_max=1)
+            self.task_ids.append(task.task_id)
+
+    def ruling(self, index: int, variant: int) -> None:
+        asked = list(self.watch.accepted.escalations)
+        if not asked:
+            return
+        escalation_id, valid = self.pick(asked[::-1], index), variant % 4 != 0
+        role = Role.SUPERVISOR if variant > 8 else Role.OPERATOR
+        request = pb.SteerRequest(
+            request_id=self.kit.fresh_id(),
+            ruling={
+                "escalation_id": escalation_id,
+                "decision": "DECISION_APPROVE",
+                "instructions": "go on" if valid else " ",
+            },
+        )
+        answer = self.perhaps(
+            lambda: self.kit.ask("Steer", request, role=role),
+            Reason.ALREADY_RULED,
+            Reason.HOLD_NOT_OPEN,
+            *([] if valid else [Reason.RULING_INVALID]),
+        )
+        if answer is not None:
+            assert valid, "an empty ruling was accepted"
+            self.watch.accepted.rulings[request.request_id] = escalation_id
+            self.note("ruling")
+            assert self.kit.ask("Steer", request, role=role) == answer, "a repeat got another answer"
+
+    def ack(self, index: int, variant: int) -> None:
+        asked = list(self.watch.accepted.escalations)
+        if asked:
+            request = pb.AcknowledgeRequest(escalation_id=self.pick(asked[::-1], index))
+            if self.perhaps(lambda: self.kit.ask("Acknowledge", request), Reason.HOLD_NOT_OPEN) is not None:
+                self.watch.accepted.acks[request.escalation_id] += 1
+                self.note("ack")
+
+    def message(self, index: int, variant: int) -> None:
+        task_id = self.pick(self.task_ids[::-1], index)
+        text = f"message {len(self.watch.accepted.messages)}"
+        instruct = variant % 2 == 0
+        if instruct:
+            answer = self.perhaps(lambda: self.kit.instruct(task_id, text), Reason.TASK_TERMINAL, Reason.WORKER_DEAD)
+        else:
+            request = pb.SendInputRequest(task_id=task_id, text=text)
+            answer = self.perhaps(lambda: self.kit.ask("SendInput", request), Reason.TASK_TERMINAL)
+        if answer is not None:
+            self.watch.accepted.messages[answer.message.message_id] = (task_id, text)
+            self.note("instruction" if instruct else "input")
+
+    def gate(self, index: int, variant: int) -> None:
+        decision = self.pick(["APPROVED", "APPROVED", "WAIVED", "REVISE"], variant)
+        request = pb.RecordGateRequest(
+            task_id=self.pick(self.task_ids[::-1], index), gate="review", decision=f"GATE_DECISION_{decision}"
+        )
+        self.perhaps(lambda: self.kit.ask("RecordGate", request), Reason.GATE_UNKNOWN, Reason.TASK_TERMINAL)
+
+    def pause(self, index: int, variant: int) -> None:
+        request = pb.PauseTaskRequest(task_id=self.pick(self.task_ids[::-1], index))
+        if self.perhaps(lambda: self.kit.ask("PauseTask", request), Reason.TASK_TERMINAL) is not None:
+            self.paused.add(request.task_id)
+
+    def resume(self, index: int, variant: int) -> None:
+        request = pb.ResumeTaskRequest(task_id=self.pick(self.task_ids[::-1], index))
+        if self.perhaps(lambda: self.kit.ask("ResumeTask", request), Reason.TASK_TERMINAL) is not None:
+            self.paused.discard(request.task_id)
+
+    def cancel(self, index: int, variant: int) -> None:
+        task_id = self.pick(self.task_ids[::-1], index)
+        if variant < 4 and self.perhaps(lambda: self.kit.cancel(task_id), Reason.TASK_TERMINAL) is not None:
+            self.note("cancel")
+
+    # What the launcher does
+
+    def claim(self, index: int, variant: int) -> None:
+        if variant % 2:
+            self.kit.clock.advance(60)
+        launch = self.kit.claim(self.pick(LANES, index))
+        if launch is None:
+            return
+        assert launch.ref.task_id not in {ref.task_id for ref in self.speakers()}, "a second worker of a task (I5)"
+        assert launch.ref.task_id not in self.paused, "a paused task was claimed"
+        self.starting.append(launch.ref)
+        self.note(f"claim as {launch.reason}")
+
+    def launched(self, index: int, variant: int) -> None:
+        if self.starting:
+            ref = self.pick(self.starting, index)
+            self.kit.launched(ref)
+            self.starting.remove(ref)
+            self.living.append(ref)
+
+    def launch_failed(self, index: int, variant: int) -> None:
+        if self.starting and variant < 6:
+            ref = self.pick(self.starting, index)
+            after = self.kit.exited(ref, NEVER_STARTED) if variant < 2 else self.kit.launch_failed(ref)
+            self.bury(ref)
+            self.note(f"launch failed, {after.state.name}")
+
+    def exited(self, index: int, variant: int) -> None:
+        if self.speakers():
+            ref = self.pick(self.speakers(), index)
+            end = self.pick(["done", "done", "done", *ENDS], variant)
+            after = self.kit.exited(ref, ENDS[end], interrupted=variant > 9)
+            self.bury(ref)
+            self.note(f"exit, {after.state.name}")
+
+    def bury(self, ref: AttemptRef) -> None:
+        (self.living if ref in self.living else self.starting).remove(ref)
+        self.dead.append(ref)
+
+    def old_news(self, index: int, variant: int) -> None:
+        """What is told again of an attempt that has ended changes nothing but the pid that its row shows."""
+        if self.dead:
+            ref = self.pick(self.dead[::-1], index)
+            self.kit.launched(ref)
+            before = self.kit.dump()
+            self.kit.exited(ref)
+            self.kit.launch_failed(ref)
+            self.kit.launched(ref)
+            assert self.kit.dump() == before
+
+    def restart(self, index: int, variant: int) -> None:
+        self.kit.restart()
+
+    # What workers do
+
+    def escalate(self, index: int, variant: int) -> None:
+        ref, expects_reply = self.pick(self.speakers(), index), variant % 4 != 0
+        question = f"question {len(self.watch.accepted.escalations)}"
+        escalation_id = self.kit.escalate(ref, question, expects_reply=expects_reply)
+        assert escalation_id not in self.watch.accepted.escalations
+        self.watch.accepted.escalations[escalation_id] = (ref.task_id, question)
+        self.note("hold" if expects_reply else "notice")
+
+    def take(self, index: int, variant: int) -> None:
+        ref = self.pick(self.speakers(), index)
+        waiting = self.kit.waiting(ref.task_id)
+        if waiting:
+            message_id = self.pick(waiting, variant).message_id
+            assert self.kit.take(ref, message_id).acknowledged_now
+            assert not self.kit.take(ref, message_id).acknowledged_now
+            self.watch.accepted.taken.add(message_id)
+            self.note("taken")
+
+    def complete(self, index: int, variant: int) -> None:
+        ref = self.pick(self.speakers(), index)
+        said = self.perhaps(lambda: self.kit.complete(ref, failed=variant == 0), Reason.COMPLETION_BLOCKED)
+        if said is not None:
+            self.note("complete")
+
+    def progress(self, index: int, variant: int) -> None:
+        request = wpb.ReportProgressRequest(sequence=variant)
+        self.kit.say(self.pick(self.speakers(), index), "ReportProgress", request)
+
+    def dead_worker_speaks(self, index: int, variant: int) -> None:
+        """I6: it is told so, and nothing changes."""
+        if self.dead:
+            ref = self.pick(self.dead, index)
+            acts: list[Callable[[], Any]] = [
+                lambda: self.kit.complete(ref),
+                lambda: self.kit.escalate(ref),
+                lambda: self.kit.say(ref, "ReportProgress", wpb.ReportProgressRequest()),
+                lambda: self.kit.take(ref, self.kit.fresh_id()),
+            ]
+            assert self.perhaps(self.pick(acts, variant), Reason.ATTEMPT_STALE) is None, "a dead worker was heard"
+
+
+def run(examples: int, *, derandomize: bool) -> Counter[str]:
+    """Let hypothesis choose what happens; returns what came about."""
+    RunnerMachine.happened.clear()
+    chosen = settings(
+        max_examples=examples,
+        stateful_step_count=60,
+        derandomize=derandomize,
+        database=None,
+        deadline=None,
+        suppress_health_check=list(HealthCheck),
+    )
+    run_state_machine_as_test(RunnerMachine, settings=chosen)
+    return RunnerMachine.happened
+
+
+def test_the_invariants_hold_whatever_happens() -> None:
+    """I1, I2, I3, I4, I5, I6 and I11 after every step; a failure is shrunk to the fewest steps that lead to it."""
+    happened = run(60, derandomize=True)
+    assert {"hold", "ruling", "taken", "exit, HELD", "exit, SUCCEEDED", "ATTEMPT_STALE"} <= set(happened)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1_800)
+def test_the_invariants_hold_in_many_more_orders() -> None:
+    """The same with new sequences at every run."""
+    run(2_000, derandomize=False)
+
+
+# What must have come about often in the runs of the test below: an invariant says nothing where nothing happens.
+FREQUENT = {
+    *("hold", "notice", "ruling", "ack", "input", "instruction", "taken", "complete", "cancel"),
+    *("claim as FIRST", "claim as RETRY", "claim as RULING", "launch failed, QUEUED"),
+    *("exit, HELD", "exit, QUEUED", "exit, SUCCEEDED", "exit, FAILED", "exit, CANCELED"),
+    *("ALREADY_RULED", "HOLD_NOT_OPEN", "RULING_INVALID", "COMPLETION_BLOCKED"),
+    *("ATTEMPT_STALE", "TASK_TERMINAL", "WORKER_DEAD"),
+}
+OFTEN = 5
+
+
+def test_everything_happens_and_the_invariants_hold() -> None:
+    """The same machine driven by 40 fixed seeds, in which everything that the invariants speak of happens."""
+    RunnerMachine.happened.clear()
+    for seed in range(40):
+        random = Random(seed)
+        machine = RunnerMachine()
+        try:
+            for _ in range(150):
+                machine.happen(
+                    random.choice([*OPERATOR, *LAUNCHER, *WORKER]), random.randrange(12), random.randrange(12)
+                )
+                machine.the_invariants_hold()
+        except Exception as error:
+            raise AssertionError(f"with seed {seed}") from error
+        finally:
+            machine.teardown()
+    rare = {what for what in FREQUENT if RunnerMachine.happened[what] < OFTEN}
+    assert not rare, f"these hardly happened, so the test says little about them: {rare}"
+
+
+BROKEN = [
+    "UPDATE tasks SET state = 'SUCCEEDED', summary = 'x', summary_author = 'RUNNER', version = version + 1",
+    "UPDATE tasks SET state = 'RUNNING', version = version + 1",
+    "UPDATE tasks SET version = 0",
+    "UPDATE tasks SET lane = 'b'",
+    "UPDATE attempts SET ended = 'EXITED'",
+    "UPDATE holds SET state = 'CANCELED'",
+    "UPDATE holds SET state = 'RELEASED', ruling_id = 'r', decision = 'APPROVE'",
+    "UPDATE holds SET acks = 1",
+    "UPDATE holds SET question = 'what?'",
+    "DELETE FROM holds",
+    "DELETE FROM messages",
+    "UPDATE messages SET state = 'ACKNOWLEDGED'",
+    "UPDATE messages SET body = 'y'",
+]
+
+
+@pytest.mark.parametrize("sql", BROKEN, ids=lambda sql: sql[:50])
+def test_the_watch_sees_what_is_broken(tmp_path: Path, sql: str) -> None:
+    """The checker itself can fail: rows that break an invariant are found at the next look."""
+    kit, watch = make_runner(tmp_path), Watch()
+    ref = kit.running()
+    watch.accepted.escalations[kit.escalate(ref)] = (ref.task_id, "may I?")
+    sent = kit.ask("SendInput", pb.SendInputRequest(task_id=ref.task_id, text="x"))
+    watch.accepted.messages[sent.message.message_id] = (ref.task_id, "x")
+    kit.runner.read(watch.look)
+    assert kit.task(ref.task_id).state is State.HELD
+    kit.runner.store.write_now(lambda uow: uow.execute(sql), emitter=BREAKER)
+    with pytest.raises(AssertionError):
+        kit.runner.read(watch.look)
+    kit.close()

@@ -1,0 +1,205 @@
+"""What must hold of a runner, as plain functions: the tests call them, and the tests of mutants see them fail.
+
+They raise ``AssertionError`` and nothing of pytest, so that a failure is a failure wherever they are called.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from lane_runner_svc.core.holds import HoldState
+from lane_runner_svc.core.states import State
+from lane_runner_svc.work import inbox
+from lanewarden.errors import Reason, Refusal
+from lanewarden.v1 import lane_runner_service_pb2 as pb
+from lanewarden.v1 import worker_service_pb2
+from tests.runner_kit import KILLED, RunnerKit
+
+
+def refused(reason: Reason, act: Callable[[], object]) -> Refusal:
+    """The refusal of ``act``, which must be for that reason."""
+    try:
+        act()
+    except Refusal as refusal:
+        found = refusal
+    else:
+        raise AssertionError(f"not refused; {reason.name} was to be expected")
+    assert found.reason is reason, f"refused as {found}, not as {reason.name}"
+    return found
+
+
+def changes_nothing(kit: RunnerKit, reason: Reason, act: Callable[[], object]) -> Refusal:
+    """The refusal of ``act``, which must be for that reason and leave every row as it was."""
+    before = kit.dump()
+    refusal = refused(reason, act)
+    assert kit.dump() == before, "a refused request has changed something"
+    return refusal
+
+
+def check_a_hold_outlives_its_worker(kit: RunnerKit) -> None:
+    """H01: asked, exited with code 0 → HELD, for as long as it takes, at no cost."""
+    ref = kit.running()
+    escalation_id = kit.escalate(ref)
+    assert kit.task(ref.task_id).state is State.HELD, "a task is HELD from the commit of its question on"
+    held = kit.exited(ref)
+    assert (held.state, held.worker_alive) == (State.HELD, False)
+    kit.clock.advance(24 * 3600)
+    assert kit.claim() is None, "a held task was claimed"
+    kit.restart()
+    assert kit.claim() is None, "a held task was claimed after a restart"
+    assert kit.task(ref.task_id) == held, "silence has changed a held task"
+    assert kit.hold(escalation_id).state is HoldState.OPEN
+
+
+def check_an_ack_releases_nothing(kit: RunnerKit) -> None:
+    """H04: acked three times → stamped, and as open as before."""
+    ref = kit.running()
+    escalation_id = kit.escalate(ref)
+    kit.exited(ref)
+    for _ in range(3):
+        kit.clock.advance(60)
+        kit.ask("Acknowledge", pb.AcknowledgeRequest(escalation_id=escalation_id, note="looking"))
+    hold = kit.hold(escalation_id)
+    assert (hold.state, hold.acks, hold.ruling) == (HoldState.OPEN, 3, None)
+    assert kit.task(ref.task_id).state is State.HELD
+    assert kit.claim() is None, "an ack has started an attempt"
+
+
+def check_an_instruction_releases_nothing(kit: RunnerKit) -> None:
+    """H04: steered without a ruling → in the inbox, and the hold as open as before."""
+    ref = kit.running()
+    escalation_id = kit.escalate(ref)
+    kit.exited(ref)
+    kit.instruct(ref.task_id, "please go on, approved")
+    assert kit.hold(escalation_id).state is HoldState.OPEN
+    assert kit.task(ref.task_id).state is State.HELD
+    assert kit.claim() is None, "an instruction has started an attempt"
+    assert [message.kind for message in kit.waiting(ref.task_id)] == ["INSTRUCTION"]
+
+
+def check_complete_asks_the_judge(kit: RunnerKit) -> None:
+    """H11: Complete with a hold, then with an unacknowledged ruling, and with a gate open → refused, naming each."""
+    ref = kit.running(gates=["review"])
+    escalation_id = kit.escalate(ref)
+    refusal = refused(Reason.COMPLETION_BLOCKED, lambda: kit.complete(ref))
+    assert refusal.metadata["blockers"] == f"hold:{escalation_id},gate:review"
+    ruling = kit.rule(escalation_id)
+    refusal = refused(Reason.COMPLETION_BLOCKED, lambda: kit.complete(ref))
+    assert "its ruling is not acknowledged" in refusal.message
+    kit.take(ref, ruling.message.message_id)
+    refusal = refused(Reason.COMPLETION_BLOCKED, lambda: kit.complete(ref))
+    assert refusal.metadata["blockers"] == "gate:review"
+    assert kit.task(ref.task_id).outcome is None
+    assert kit.task(ref.task_id).state is State.RUNNING
+
+
+def check_exit_0_asks_the_judge(kit: RunnerKit) -> None:
+    """H15: exit 0 with a gate that was never reviewed → FAILED, by name: missing evidence is not success."""
+    ref = kit.running(gates=["review"])
+    ended = kit.exited(ref)
+    assert ended.state is State.FAILED, "exit 0 was taken for success"
+    assert "gate review: never reviewed" in ended.summary
+
+
+def check_a_ruling_finds_its_own_task(kit: RunnerKit) -> None:
+    """H18: a lane runs A, then B; the late ruling on A's hold is A's."""
+    first = kit.running(lane="a")
+    hold_a = kit.escalate(first)
+    kit.exited(first)
+    second = kit.running(lane="a")
+    hold_b = kit.escalate(second)
+    response = kit.rule(hold_a)
+    assert response.task.task_id == first.task_id, "the ruling went to another task"
+    assert kit.hold(hold_b).state is HoldState.OPEN
+    assert kit.task(second.task_id).state is State.HELD
+    assert kit.waiting(second.task_id) == []
+    kit.exited(second)
+    assert kit.start("a").task_id == first.task_id, "the ruling has started another task"
+
+
+def check_a_stale_attempt_has_no_effect(kit: RunnerKit) -> None:
+    """P11: whatever attempt 1 says after attempt 2 has started → ATTEMPT_STALE, and nothing changed (I6)."""
+    old = kit.running()
+    kit.ask("SendInput", pb.SendInputRequest(task_id=old.task_id, text="more"))
+    kit.exited(old, KILLED)
+    new = kit.start()
+    assert (new.task_id, new.attempt) == (old.task_id, 2)
+    message_id = kit.waiting(old.task_id)[0].message_id
+    for act in (
+        lambda: kit.complete(old),
+        lambda: kit.complete(old, failed=True),
+        lambda: kit.say(old, "ReportProgress", worker_service_pb2.ReportProgressRequest(sequence=9)),
+        lambda: kit.escalate(old),
+        lambda: kit.escalate(old, expects_reply=False),
+        lambda: kit.take(old, message_id),
+        lambda: kit.say(old, "GetAssignment", worker_service_pb2.GetAssignmentRequest()),
+    ):
+        refusal = changes_nothing(kit, Reason.ATTEMPT_STALE, act)
+        assert (refusal.metadata["attempt"], refusal.metadata["current_attempt"]) == ("1", "2")
+    kit.exited(old)
+    assert kit.task(old.task_id).state is State.RUNNING, "the end of attempt 1 has ended attempt 2"
+
+
+def check_an_unacknowledged_ruling_comes_again(kit: RunnerKit) -> None:
+    """H10: ruled, the worker exits with code 0 without acknowledging → not done; the next attempt gets it first."""
+    ref = kit.running()
+    escalation_id = kit.escalate(ref)
+    ruling = kit.rule(escalation_id)
+    again = kit.exited(ref)
+    assert (again.state, again.premature_exits) == (State.QUEUED, 1)
+    kit.clock.advance(60)
+    launch = kit.claim()
+    assert launch is not None
+    assert launch.reason == "RULING"
+    kit.launched(launch.ref)
+    assert kit.waiting(ref.task_id)[0].message_id == ruling.message.message_id
+    kit.take(launch.ref, ruling.message.message_id)
+    assert kit.hold(escalation_id).state is HoldState.ACKNOWLEDGED
+    assert kit.exited(launch.ref).state is State.SUCCEEDED
+
+
+def check_the_first_ruling_wins(kit: RunnerKit) -> None:
+    """H06: two rulings on one hold → one wins, the other learns who ruled what when, and changes nothing."""
+    ref = kit.running()
+    escalation_id = kit.escalate(ref)
+    first = kit.rule(escalation_id, by="ann")
+    refusal = changes_nothing(kit, Reason.ALREADY_RULED, lambda: kit.rule(escalation_id, decision="REJECT", by="bob"))
+    assert refusal.metadata["ruled_by"] == "ann"
+    assert refusal.metadata["ruling_id"] == first.message.message_id
+    assert refusal.metadata["decision"] == "APPROVE"
+    assert [message.message_id for message in kit.waiting(ref.task_id)] == [first.message.message_id]
+
+
+def check_a_paused_task_is_not_launched(kit: RunnerKit) -> None:
+    """H16: while paused, neither queue, backoff, input, instruction, ruling nor restart starts anything."""
+    ref = kit.running()
+    escalation_id = kit.escalate(ref)
+    kit.ask("PauseTask", pb.PauseTaskRequest(task_id=ref.task_id))
+    assert kit.task(ref.task_id).state is State.HELD, "a pause has changed the state of a held task"
+    kit.exited(ref, KILLED)
+    kit.ask("SendInput", pb.SendInputRequest(task_id=ref.task_id, text="more"))
+    kit.rule(escalation_id)
+    assert kit.task(ref.task_id).state is State.QUEUED
+    for _ in range(3):
+        kit.clock.advance(3600)
+        assert kit.claim() is None, "a paused task was claimed"
+        kit.restart()
+    kit.ask("ResumeTask", pb.ResumeTaskRequest(task_id=ref.task_id))
+    assert kit.start().attempt == 2
+
+
+def check_a_full_inbox_takes_a_ruling(kit: RunnerKit) -> None:
+    """A held task's inbox is full and nobody is there to empty it: inputs are refused, the ruling is not."""
+    ref = kit.running()
+    escalation_id = kit.escalate(ref)
+    kit.exited(ref)
+    for number in range(inbox.WAITING_MAX):
+        kit.ask("SendInput", pb.SendInputRequest(task_id=ref.task_id, text=f"input {number}"))
+    changes_nothing(
+        kit,
+        Reason.LIMIT_REACHED,
+        lambda: kit.ask("SendInput", pb.SendInputRequest(task_id=ref.task_id, text="one too many")),
+    )
+    kit.rule(escalation_id)
+    assert kit.waiting(ref.task_id)[0].kind == "RULING", "the ruling is not the first message"
+    assert kit.start().attempt == 2
