@@ -39,7 +39,9 @@ class RunnerConfig:
     )
     tls_cert: Path | None = setting(None, help="PEM certificate chain to serve with; needs --tls-key")
     tls_key: Path | None = setting(None, help="PEM key of the certificate; needs --tls-cert")
-    tls_ca: Path | None = setting(None, help="PEM certificates to trust in the supervisor, which is then called with TLS")
+    tls_ca: Path | None = setting(
+        None, help="PEM certificates to trust in the supervisor, which is then called with TLS"
+    )
     drain_seconds: float = setting(5.0, help="how long calls in flight may take when stopping", at_least=0, at_most=600)
     log_style: str = setting("json", help="form of the log lines on stderr", choices=("json", "text"))
     otlp_endpoint: str = setting(

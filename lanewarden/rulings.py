@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from lanewarden.errors import Reason, Refusal, refuse
+from lanewarden.walltime import rfc3339
 
 DECISIONS = ("APPROVE", "REJECT", "REVISE", "CHOOSE")
 
@@ -58,7 +59,7 @@ def already_ruled(escalation_id: str, *, ruling_id: str, ruled_by: str, ruled_wa
         escalation_id=escalation_id,
         ruling_id=ruling_id,
         ruled_by=ruled_by,
-        ruled_at=ruled_wall_ms,
+        ruled_at=rfc3339(ruled_wall_ms),
         decision=decision,
     )
 

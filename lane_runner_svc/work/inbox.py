@@ -14,6 +14,7 @@ from lane_runner_svc.store.messages import StoredMessage
 from lane_runner_svc.work.attempts import current
 from lane_runner_svc.work.session import AttemptRef, Session
 from lanewarden.errors import Reason, Refusal, invalid, refuse
+from lanewarden.walltime import rfc3339
 
 HOLDS_PER_TASK_MAX = 100
 WAITING_MAX = 1_000
@@ -173,7 +174,7 @@ def _refuse_dead(session: Session, task: Task) -> None:
         pid=attempt.pid,
         attempt=attempt.attempt,
         exit=attempt.ended_detail,
-        last_seen=attempt.ended_wall_ms,
+        last_seen=rfc3339(attempt.ended_wall_ms or 0),
         state=task.state.name,
         remedy=remedy,
     )

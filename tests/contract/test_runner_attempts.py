@@ -15,6 +15,7 @@ from lanewarden.auth import Role
 from lanewarden.errors import Reason, Refusal
 from lanewarden.v1 import lane_runner_service_pb2 as pb
 from lanewarden.v1 import task_pb2, worker_service_pb2
+from lanewarden.walltime import rfc3339
 from tests import runner_checks as checks
 from tests.runner_checks import changes_nothing, refused
 from tests.runner_kit import KILLED, LOST, NEVER_STARTED, RunnerKit, exit_code, make_runner
@@ -38,7 +39,7 @@ def test_p01_a_steer_to_a_killed_worker_says_so(kit: RunnerKit) -> None:
     assert {key: refusal.metadata[key] for key in ("pid", "attempt", "last_seen", "exit")} == {
         "pid": "4242",
         "attempt": "1",
-        "last_seen": str(seen),
+        "last_seen": rfc3339(seen),
         "exit": "was killed by SIGKILL",
     }
     assert "input" in refusal.metadata["remedy"]

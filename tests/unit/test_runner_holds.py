@@ -121,7 +121,7 @@ def test_a_ruled_hold_is_already_ruled_and_says_who_what_when(state: HoldState) 
         "escalation_id": "t1.1.1.1",
         "ruling_id": "r1",
         "ruled_by": "ann",
-        "ruled_at": "1000",
+        "ruled_at": "1970-01-01T00:00:01.000Z",
         "decision": "APPROVE",
     }
 

@@ -59,7 +59,7 @@ def test_h06_second_ruling_learns_who_what_when() -> None:
             "escalation_id": "e1",
             "ruling_id": "m1",
             "ruled_by": "ada",
-            "ruled_at": "12",
+            "ruled_at": "1970-01-01T00:00:00.012Z",
             "decision": "REJECT",
         }
 
