@@ -22,7 +22,7 @@ LINES_MAX = 400
 FUNCTION_LINES_MAX = 80
 PURE = {
     *("__future__", "abc", "bisect", "collections", "dataclasses", "enum", "functools", "heapq", "itertools"),
-    *("json", "math", "operator", "re", "string", "types", "typing"),
+    *("datetime", "json", "math", "operator", "re", "string", "types", "typing"),
 }
 """What a core may take from the standard library: nothing that knows the time, chance, or the world outside."""
 DATABASE = {"sqlite3", "pysqlite3", "sqlite_utils"}
@@ -82,6 +82,13 @@ def test_cores_are_pure(path: Path) -> None:
     impure = {name for name in imports(path) if name.split(".")[0] not in PURE and not f"{name}.".startswith(allowed)}
     # "from package import module" names the package too, which is nothing by itself.
     assert not impure - {"lanewarden", path.parts[0]}, f"{path} imports {sorted(impure)}"
+
+
+@each([*SHARED_CORE, *CORES])
+def test_cores_ask_no_clock(path: Path) -> None:
+    """``datetime`` converts; what time it is, a core is told."""
+    dated = [name for _, name in names(path) if name.startswith(("datetime.", "date."))]
+    assert not [name for name in dated if name.rpartition(".")[2] in ("now", "utcnow", "today")]
 
 
 @each([*SHARED_CORE, *CORES])
