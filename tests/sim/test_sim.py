@@ -152,9 +152,7 @@ def test_finds_a_question_that_is_asked_twice(directory: Path, monkeypatch: pyte
     assert str(broken).startswith("I2")
 
 
-def test_finds_a_supervisor_that_is_not_told_everything_again(
-    directory: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_finds_a_supervisor_that_is_not_told_everything_again(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Planted: the runner believes whatever number a supervisor without a past gives it (P13)."""
     monkeypatch.setattr("lane_runner_svc.store.messages.follows", lambda reader, taken: True)
     broken = find(directory)
