@@ -1,6 +1,8 @@
 import datetime
 
+from google.protobuf import duration_pb2 as _duration_pb2
 from google.protobuf import timestamp_pb2 as _timestamp_pb2
+from lanewarden.v1 import audit_pb2 as _audit_pb2
 from lanewarden.v1 import escalation_pb2 as _escalation_pb2
 from lanewarden.v1 import message_pb2 as _message_pb2
 from lanewarden.v1 import rules_pb2 as _rules_pb2
@@ -230,6 +232,24 @@ class PauseTaskResponse(_message.Message):
     def __init__(self, task: _Optional[_Union[_task_pb2.Task, _Mapping]] = ...) -> None: ...
 
 class ResumeTaskRequest(_message.Message):
+    __slots__ = ("request_id", "task_id", "on_behalf_of", "cause")
+    REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    TASK_ID_FIELD_NUMBER: _ClassVar[int]
+    ON_BEHALF_OF_FIELD_NUMBER: _ClassVar[int]
+    CAUSE_FIELD_NUMBER: _ClassVar[int]
+    request_id: str
+    task_id: str
+    on_behalf_of: _task_pb2.Actor
+    cause: _task_pb2.PauseCause
+    def __init__(self, request_id: _Optional[str] = ..., task_id: _Optional[str] = ..., on_behalf_of: _Optional[_Union[_task_pb2.Actor, _Mapping]] = ..., cause: _Optional[_Union[_task_pb2.PauseCause, str]] = ...) -> None: ...
+
+class ResumeTaskResponse(_message.Message):
+    __slots__ = ("task",)
+    TASK_FIELD_NUMBER: _ClassVar[int]
+    task: _task_pb2.Task
+    def __init__(self, task: _Optional[_Union[_task_pb2.Task, _Mapping]] = ...) -> None: ...
+
+class RetryTaskRequest(_message.Message):
     __slots__ = ("request_id", "task_id", "on_behalf_of")
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     TASK_ID_FIELD_NUMBER: _ClassVar[int]
@@ -239,27 +259,65 @@ class ResumeTaskRequest(_message.Message):
     on_behalf_of: _task_pb2.Actor
     def __init__(self, request_id: _Optional[str] = ..., task_id: _Optional[str] = ..., on_behalf_of: _Optional[_Union[_task_pb2.Actor, _Mapping]] = ...) -> None: ...
 
-class ResumeTaskResponse(_message.Message):
+class RetryTaskResponse(_message.Message):
     __slots__ = ("task",)
     TASK_FIELD_NUMBER: _ClassVar[int]
     task: _task_pb2.Task
     def __init__(self, task: _Optional[_Union[_task_pb2.Task, _Mapping]] = ...) -> None: ...
 
-class RetryTaskRequest(_message.Message):
-    __slots__ = ()
-    def __init__(self) -> None: ...
-
-class RetryTaskResponse(_message.Message):
-    __slots__ = ()
-    def __init__(self) -> None: ...
-
 class ReopenTaskRequest(_message.Message):
-    __slots__ = ()
-    def __init__(self) -> None: ...
+    __slots__ = ("request_id", "task_id", "on_behalf_of")
+    REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    TASK_ID_FIELD_NUMBER: _ClassVar[int]
+    ON_BEHALF_OF_FIELD_NUMBER: _ClassVar[int]
+    request_id: str
+    task_id: str
+    on_behalf_of: _task_pb2.Actor
+    def __init__(self, request_id: _Optional[str] = ..., task_id: _Optional[str] = ..., on_behalf_of: _Optional[_Union[_task_pb2.Actor, _Mapping]] = ...) -> None: ...
 
 class ReopenTaskResponse(_message.Message):
-    __slots__ = ()
-    def __init__(self) -> None: ...
+    __slots__ = ("task",)
+    TASK_FIELD_NUMBER: _ClassVar[int]
+    task: _task_pb2.Task
+    def __init__(self, task: _Optional[_Union[_task_pb2.Task, _Mapping]] = ...) -> None: ...
+
+class LaneRunnerServiceTakeOverRequest(_message.Message):
+    __slots__ = ("request_id", "task_id", "cause", "on_behalf_of")
+    REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    TASK_ID_FIELD_NUMBER: _ClassVar[int]
+    CAUSE_FIELD_NUMBER: _ClassVar[int]
+    ON_BEHALF_OF_FIELD_NUMBER: _ClassVar[int]
+    request_id: str
+    task_id: str
+    cause: str
+    on_behalf_of: _task_pb2.Actor
+    def __init__(self, request_id: _Optional[str] = ..., task_id: _Optional[str] = ..., cause: _Optional[str] = ..., on_behalf_of: _Optional[_Union[_task_pb2.Actor, _Mapping]] = ...) -> None: ...
+
+class LaneRunnerServiceTakeOverResponse(_message.Message):
+    __slots__ = ("task", "previous_owner")
+    TASK_FIELD_NUMBER: _ClassVar[int]
+    PREVIOUS_OWNER_FIELD_NUMBER: _ClassVar[int]
+    task: _task_pb2.Task
+    previous_owner: _task_pb2.Actor
+    def __init__(self, task: _Optional[_Union[_task_pb2.Task, _Mapping]] = ..., previous_owner: _Optional[_Union[_task_pb2.Actor, _Mapping]] = ...) -> None: ...
+
+class ExtendHoldRequest(_message.Message):
+    __slots__ = ("request_id", "escalation_id", "deadline", "on_behalf_of")
+    REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    ESCALATION_ID_FIELD_NUMBER: _ClassVar[int]
+    DEADLINE_FIELD_NUMBER: _ClassVar[int]
+    ON_BEHALF_OF_FIELD_NUMBER: _ClassVar[int]
+    request_id: str
+    escalation_id: str
+    deadline: _duration_pb2.Duration
+    on_behalf_of: _task_pb2.Actor
+    def __init__(self, request_id: _Optional[str] = ..., escalation_id: _Optional[str] = ..., deadline: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., on_behalf_of: _Optional[_Union[_task_pb2.Actor, _Mapping]] = ...) -> None: ...
+
+class ExtendHoldResponse(_message.Message):
+    __slots__ = ("escalation",)
+    ESCALATION_FIELD_NUMBER: _ClassVar[int]
+    escalation: _escalation_pb2.Escalation
+    def __init__(self, escalation: _Optional[_Union[_escalation_pb2.Escalation, _Mapping]] = ...) -> None: ...
 
 class RecordGateRequest(_message.Message):
     __slots__ = ("request_id", "task_id", "gate", "decision", "note", "on_behalf_of")
@@ -336,3 +394,21 @@ class RecordIncidentRequest(_message.Message):
 class RecordIncidentResponse(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
+
+class LaneRunnerServiceListAuditRequest(_message.Message):
+    __slots__ = ("task_id", "page_size", "page_token")
+    TASK_ID_FIELD_NUMBER: _ClassVar[int]
+    PAGE_SIZE_FIELD_NUMBER: _ClassVar[int]
+    PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    task_id: str
+    page_size: int
+    page_token: str
+    def __init__(self, task_id: _Optional[str] = ..., page_size: _Optional[int] = ..., page_token: _Optional[str] = ...) -> None: ...
+
+class LaneRunnerServiceListAuditResponse(_message.Message):
+    __slots__ = ("entries", "next_page_token")
+    ENTRIES_FIELD_NUMBER: _ClassVar[int]
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    entries: _containers.RepeatedCompositeFieldContainer[_audit_pb2.AuditEntry]
+    next_page_token: str
+    def __init__(self, entries: _Optional[_Iterable[_Union[_audit_pb2.AuditEntry, _Mapping]]] = ..., next_page_token: _Optional[str] = ...) -> None: ...

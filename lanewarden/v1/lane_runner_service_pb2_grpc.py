@@ -111,6 +111,21 @@ class LaneRunnerServiceStub:
                 request_serializer=lanewarden_dot_v1_dot_lane__runner__service__pb2.ReopenTaskRequest.SerializeToString,
                 response_deserializer=lanewarden_dot_v1_dot_lane__runner__service__pb2.ReopenTaskResponse.FromString,
                 _registered_method=True)
+        self.TakeOver = channel.unary_unary(
+                '/lanewarden.v1.LaneRunnerService/TakeOver',
+                request_serializer=lanewarden_dot_v1_dot_lane__runner__service__pb2.LaneRunnerServiceTakeOverRequest.SerializeToString,
+                response_deserializer=lanewarden_dot_v1_dot_lane__runner__service__pb2.LaneRunnerServiceTakeOverResponse.FromString,
+                _registered_method=True)
+        self.ExtendHold = channel.unary_unary(
+                '/lanewarden.v1.LaneRunnerService/ExtendHold',
+                request_serializer=lanewarden_dot_v1_dot_lane__runner__service__pb2.ExtendHoldRequest.SerializeToString,
+                response_deserializer=lanewarden_dot_v1_dot_lane__runner__service__pb2.ExtendHoldResponse.FromString,
+                _registered_method=True)
+        self.ListAudit = channel.unary_unary(
+                '/lanewarden.v1.LaneRunnerService/ListAudit',
+                request_serializer=lanewarden_dot_v1_dot_lane__runner__service__pb2.LaneRunnerServiceListAuditRequest.SerializeToString,
+                response_deserializer=lanewarden_dot_v1_dot_lane__runner__service__pb2.LaneRunnerServiceListAuditResponse.FromString,
+                _registered_method=True)
         self.RecordGate = channel.unary_unary(
                 '/lanewarden.v1.LaneRunnerService/RecordGate',
                 request_serializer=lanewarden_dot_v1_dot_lane__runner__service__pb2.RecordGateRequest.SerializeToString,
@@ -239,21 +254,44 @@ class LaneRunnerServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def ResumeTask(self, request, context):
-        """ResumeTask clears the operator's pause and no other.
+        """ResumeTask clears one cause of a pause and no other.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def RetryTask(self, request, context):
-        """RetryTask starts another attempt of a failed task. Answered UNIMPLEMENTED by this release.
+        """RetryTask gives a FAILED task another attempt in its epoch, with fresh budgets, ends the delay of a task that waits for
+        its next launch, and tries a failed on_success command again. A held task stays held.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ReopenTask(self, request, context):
-        """ReopenTask gives a terminal task another life. Answered UNIMPLEMENTED by this release.
+        """ReopenTask gives a terminal task another life: epoch + 1, fresh budgets and gates, parked messages PENDING again.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def TakeOver(self, request, context):
+        """TakeOver makes the caller the owner: nothing new is launched until ResumeTask with cause TAKEOVER; holds, messages, the
+        worktree and logs stay as they are, and nothing is completed.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ExtendHold(self, request, context):
+        """ExtendHold moves the deadline of an open hold, and un-parks its task if the deadline had passed.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListAudit(self, request, context):
+        """ListAudit returns who did what at this runner, oldest first, a page at a time.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -385,6 +423,21 @@ def add_LaneRunnerServiceServicer_to_server(servicer, server):
                     servicer.ReopenTask,
                     request_deserializer=lanewarden_dot_v1_dot_lane__runner__service__pb2.ReopenTaskRequest.FromString,
                     response_serializer=lanewarden_dot_v1_dot_lane__runner__service__pb2.ReopenTaskResponse.SerializeToString,
+            ),
+            'TakeOver': grpc.unary_unary_rpc_method_handler(
+                    servicer.TakeOver,
+                    request_deserializer=lanewarden_dot_v1_dot_lane__runner__service__pb2.LaneRunnerServiceTakeOverRequest.FromString,
+                    response_serializer=lanewarden_dot_v1_dot_lane__runner__service__pb2.LaneRunnerServiceTakeOverResponse.SerializeToString,
+            ),
+            'ExtendHold': grpc.unary_unary_rpc_method_handler(
+                    servicer.ExtendHold,
+                    request_deserializer=lanewarden_dot_v1_dot_lane__runner__service__pb2.ExtendHoldRequest.FromString,
+                    response_serializer=lanewarden_dot_v1_dot_lane__runner__service__pb2.ExtendHoldResponse.SerializeToString,
+            ),
+            'ListAudit': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListAudit,
+                    request_deserializer=lanewarden_dot_v1_dot_lane__runner__service__pb2.LaneRunnerServiceListAuditRequest.FromString,
+                    response_serializer=lanewarden_dot_v1_dot_lane__runner__service__pb2.LaneRunnerServiceListAuditResponse.SerializeToString,
             ),
             'RecordGate': grpc.unary_unary_rpc_method_handler(
                     servicer.RecordGate,
@@ -829,6 +882,87 @@ class LaneRunnerService:
             '/lanewarden.v1.LaneRunnerService/ReopenTask',
             lanewarden_dot_v1_dot_lane__runner__service__pb2.ReopenTaskRequest.SerializeToString,
             lanewarden_dot_v1_dot_lane__runner__service__pb2.ReopenTaskResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def TakeOver(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/lanewarden.v1.LaneRunnerService/TakeOver',
+            lanewarden_dot_v1_dot_lane__runner__service__pb2.LaneRunnerServiceTakeOverRequest.SerializeToString,
+            lanewarden_dot_v1_dot_lane__runner__service__pb2.LaneRunnerServiceTakeOverResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ExtendHold(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/lanewarden.v1.LaneRunnerService/ExtendHold',
+            lanewarden_dot_v1_dot_lane__runner__service__pb2.ExtendHoldRequest.SerializeToString,
+            lanewarden_dot_v1_dot_lane__runner__service__pb2.ExtendHoldResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListAudit(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/lanewarden.v1.LaneRunnerService/ListAudit',
+            lanewarden_dot_v1_dot_lane__runner__service__pb2.LaneRunnerServiceListAuditRequest.SerializeToString,
+            lanewarden_dot_v1_dot_lane__runner__service__pb2.LaneRunnerServiceListAuditResponse.FromString,
             options,
             channel_credentials,
             insecure,

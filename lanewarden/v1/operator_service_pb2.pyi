@@ -2,6 +2,7 @@ import datetime
 
 from google.protobuf import duration_pb2 as _duration_pb2
 from google.protobuf import timestamp_pb2 as _timestamp_pb2
+from lanewarden.v1 import audit_pb2 as _audit_pb2
 from lanewarden.v1 import escalation_pb2 as _escalation_pb2
 from lanewarden.v1 import lane_runner_service_pb2 as _lane_runner_service_pb2
 from lanewarden.v1 import message_pb2 as _message_pb2
@@ -274,12 +275,14 @@ class OperatorServicePauseTaskResponse(_message.Message):
     def __init__(self, task: _Optional[_Union[_task_pb2.Task, _Mapping]] = ...) -> None: ...
 
 class OperatorServiceResumeTaskRequest(_message.Message):
-    __slots__ = ("request_id", "task_id")
+    __slots__ = ("request_id", "task_id", "cause")
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     TASK_ID_FIELD_NUMBER: _ClassVar[int]
+    CAUSE_FIELD_NUMBER: _ClassVar[int]
     request_id: str
     task_id: str
-    def __init__(self, request_id: _Optional[str] = ..., task_id: _Optional[str] = ...) -> None: ...
+    cause: _task_pb2.PauseCause
+    def __init__(self, request_id: _Optional[str] = ..., task_id: _Optional[str] = ..., cause: _Optional[_Union[_task_pb2.PauseCause, str]] = ...) -> None: ...
 
 class OperatorServiceResumeTaskResponse(_message.Message):
     __slots__ = ("task",)
@@ -288,20 +291,66 @@ class OperatorServiceResumeTaskResponse(_message.Message):
     def __init__(self, task: _Optional[_Union[_task_pb2.Task, _Mapping]] = ...) -> None: ...
 
 class OperatorServiceRetryTaskRequest(_message.Message):
-    __slots__ = ()
-    def __init__(self) -> None: ...
+    __slots__ = ("request_id", "task_id")
+    REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    TASK_ID_FIELD_NUMBER: _ClassVar[int]
+    request_id: str
+    task_id: str
+    def __init__(self, request_id: _Optional[str] = ..., task_id: _Optional[str] = ...) -> None: ...
 
 class OperatorServiceRetryTaskResponse(_message.Message):
-    __slots__ = ()
-    def __init__(self) -> None: ...
+    __slots__ = ("task",)
+    TASK_FIELD_NUMBER: _ClassVar[int]
+    task: _task_pb2.Task
+    def __init__(self, task: _Optional[_Union[_task_pb2.Task, _Mapping]] = ...) -> None: ...
 
 class OperatorServiceReopenTaskRequest(_message.Message):
-    __slots__ = ()
-    def __init__(self) -> None: ...
+    __slots__ = ("request_id", "task_id")
+    REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    TASK_ID_FIELD_NUMBER: _ClassVar[int]
+    request_id: str
+    task_id: str
+    def __init__(self, request_id: _Optional[str] = ..., task_id: _Optional[str] = ...) -> None: ...
 
 class OperatorServiceReopenTaskResponse(_message.Message):
-    __slots__ = ()
-    def __init__(self) -> None: ...
+    __slots__ = ("task",)
+    TASK_FIELD_NUMBER: _ClassVar[int]
+    task: _task_pb2.Task
+    def __init__(self, task: _Optional[_Union[_task_pb2.Task, _Mapping]] = ...) -> None: ...
+
+class TakeOverRequest(_message.Message):
+    __slots__ = ("request_id", "task_id", "cause")
+    REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    TASK_ID_FIELD_NUMBER: _ClassVar[int]
+    CAUSE_FIELD_NUMBER: _ClassVar[int]
+    request_id: str
+    task_id: str
+    cause: str
+    def __init__(self, request_id: _Optional[str] = ..., task_id: _Optional[str] = ..., cause: _Optional[str] = ...) -> None: ...
+
+class TakeOverResponse(_message.Message):
+    __slots__ = ("task", "previous_owner")
+    TASK_FIELD_NUMBER: _ClassVar[int]
+    PREVIOUS_OWNER_FIELD_NUMBER: _ClassVar[int]
+    task: _task_pb2.Task
+    previous_owner: _task_pb2.Actor
+    def __init__(self, task: _Optional[_Union[_task_pb2.Task, _Mapping]] = ..., previous_owner: _Optional[_Union[_task_pb2.Actor, _Mapping]] = ...) -> None: ...
+
+class OperatorServiceExtendHoldRequest(_message.Message):
+    __slots__ = ("request_id", "escalation_id", "deadline")
+    REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    ESCALATION_ID_FIELD_NUMBER: _ClassVar[int]
+    DEADLINE_FIELD_NUMBER: _ClassVar[int]
+    request_id: str
+    escalation_id: str
+    deadline: _duration_pb2.Duration
+    def __init__(self, request_id: _Optional[str] = ..., escalation_id: _Optional[str] = ..., deadline: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ...) -> None: ...
+
+class OperatorServiceExtendHoldResponse(_message.Message):
+    __slots__ = ("escalation",)
+    ESCALATION_FIELD_NUMBER: _ClassVar[int]
+    escalation: _escalation_pb2.Escalation
+    def __init__(self, escalation: _Optional[_Union[_escalation_pb2.Escalation, _Mapping]] = ...) -> None: ...
 
 class OperatorServiceRecordGateRequest(_message.Message):
     __slots__ = ("request_id", "task_id", "gate", "decision", "note")
@@ -337,14 +386,6 @@ class OperatorServiceCheckCompletionResponse(_message.Message):
     state: _task_pb2.TaskState
     def __init__(self, blockers: _Optional[_Iterable[_Union[_task_pb2.Blocker, _Mapping]]] = ..., state: _Optional[_Union[_task_pb2.TaskState, str]] = ...) -> None: ...
 
-class TakeOverRequest(_message.Message):
-    __slots__ = ()
-    def __init__(self) -> None: ...
-
-class TakeOverResponse(_message.Message):
-    __slots__ = ()
-    def __init__(self) -> None: ...
-
 class ListIncidentsRequest(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
@@ -367,28 +408,44 @@ class ListAuditResponse(_message.Message):
     __slots__ = ("entries", "next_page_token")
     ENTRIES_FIELD_NUMBER: _ClassVar[int]
     NEXT_PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
-    entries: _containers.RepeatedCompositeFieldContainer[AuditEntry]
+    entries: _containers.RepeatedCompositeFieldContainer[_audit_pb2.AuditEntry]
     next_page_token: str
-    def __init__(self, entries: _Optional[_Iterable[_Union[AuditEntry, _Mapping]]] = ..., next_page_token: _Optional[str] = ...) -> None: ...
+    def __init__(self, entries: _Optional[_Iterable[_Union[_audit_pb2.AuditEntry, _Mapping]]] = ..., next_page_token: _Optional[str] = ...) -> None: ...
 
-class AuditEntry(_message.Message):
-    __slots__ = ("sequence", "at", "actor", "action", "task_id", "escalation_id", "request_id", "trace_id", "outcome")
-    SEQUENCE_FIELD_NUMBER: _ClassVar[int]
-    AT_FIELD_NUMBER: _ClassVar[int]
-    ACTOR_FIELD_NUMBER: _ClassVar[int]
-    ACTION_FIELD_NUMBER: _ClassVar[int]
-    TASK_ID_FIELD_NUMBER: _ClassVar[int]
+class ListNotificationsRequest(_message.Message):
+    __slots__ = ("escalation_id", "page_size", "page_token")
     ESCALATION_ID_FIELD_NUMBER: _ClassVar[int]
-    REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
-    TRACE_ID_FIELD_NUMBER: _ClassVar[int]
-    OUTCOME_FIELD_NUMBER: _ClassVar[int]
-    sequence: int
-    at: _timestamp_pb2.Timestamp
-    actor: _task_pb2.Actor
-    action: str
-    task_id: str
+    PAGE_SIZE_FIELD_NUMBER: _ClassVar[int]
+    PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
     escalation_id: str
-    request_id: str
-    trace_id: str
-    outcome: str
-    def __init__(self, sequence: _Optional[int] = ..., at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., actor: _Optional[_Union[_task_pb2.Actor, _Mapping]] = ..., action: _Optional[str] = ..., task_id: _Optional[str] = ..., escalation_id: _Optional[str] = ..., request_id: _Optional[str] = ..., trace_id: _Optional[str] = ..., outcome: _Optional[str] = ...) -> None: ...
+    page_size: int
+    page_token: str
+    def __init__(self, escalation_id: _Optional[str] = ..., page_size: _Optional[int] = ..., page_token: _Optional[str] = ...) -> None: ...
+
+class ListNotificationsResponse(_message.Message):
+    __slots__ = ("notifications", "next_page_token")
+    NOTIFICATIONS_FIELD_NUMBER: _ClassVar[int]
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    notifications: _containers.RepeatedCompositeFieldContainer[Notification]
+    next_page_token: str
+    def __init__(self, notifications: _Optional[_Iterable[_Union[Notification, _Mapping]]] = ..., next_page_token: _Optional[str] = ...) -> None: ...
+
+class Notification(_message.Message):
+    __slots__ = ("key", "sink", "escalation_id", "kind", "to", "tries", "delivered_at", "failure")
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    SINK_FIELD_NUMBER: _ClassVar[int]
+    ESCALATION_ID_FIELD_NUMBER: _ClassVar[int]
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    TO_FIELD_NUMBER: _ClassVar[int]
+    TRIES_FIELD_NUMBER: _ClassVar[int]
+    DELIVERED_AT_FIELD_NUMBER: _ClassVar[int]
+    FAILURE_FIELD_NUMBER: _ClassVar[int]
+    key: str
+    sink: str
+    escalation_id: str
+    kind: str
+    to: str
+    tries: int
+    delivered_at: _timestamp_pb2.Timestamp
+    failure: str
+    def __init__(self, key: _Optional[str] = ..., sink: _Optional[str] = ..., escalation_id: _Optional[str] = ..., kind: _Optional[str] = ..., to: _Optional[str] = ..., tries: _Optional[int] = ..., delivered_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., failure: _Optional[str] = ...) -> None: ...

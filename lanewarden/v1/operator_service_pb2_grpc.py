@@ -137,6 +137,16 @@ class OperatorServiceStub:
                 request_serializer=lanewarden_dot_v1_dot_operator__service__pb2.TakeOverRequest.SerializeToString,
                 response_deserializer=lanewarden_dot_v1_dot_operator__service__pb2.TakeOverResponse.FromString,
                 _registered_method=True)
+        self.ExtendHold = channel.unary_unary(
+                '/lanewarden.v1.OperatorService/ExtendHold',
+                request_serializer=lanewarden_dot_v1_dot_operator__service__pb2.OperatorServiceExtendHoldRequest.SerializeToString,
+                response_deserializer=lanewarden_dot_v1_dot_operator__service__pb2.OperatorServiceExtendHoldResponse.FromString,
+                _registered_method=True)
+        self.ListNotifications = channel.unary_unary(
+                '/lanewarden.v1.OperatorService/ListNotifications',
+                request_serializer=lanewarden_dot_v1_dot_operator__service__pb2.ListNotificationsRequest.SerializeToString,
+                response_deserializer=lanewarden_dot_v1_dot_operator__service__pb2.ListNotificationsResponse.FromString,
+                _registered_method=True)
         self.ListIncidents = channel.unary_unary(
                 '/lanewarden.v1.OperatorService/ListIncidents',
                 request_serializer=lanewarden_dot_v1_dot_operator__service__pb2.ListIncidentsRequest.SerializeToString,
@@ -256,21 +266,22 @@ class OperatorServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def ResumeTask(self, request, context):
-        """ResumeTask clears the operator's pause and no other.
+        """ResumeTask clears one cause of a pause and no other.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def RetryTask(self, request, context):
-        """RetryTask starts another attempt of a failed task. Answered UNIMPLEMENTED by this release.
+        """RetryTask gives a FAILED task another attempt, ends the delay of one that waits for its next launch, and tries a failed
+        on_success command again.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ReopenTask(self, request, context):
-        """ReopenTask gives a terminal task another life. Answered UNIMPLEMENTED by this release.
+        """ReopenTask gives a terminal task another life: epoch + 1.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -291,7 +302,22 @@ class OperatorServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def TakeOver(self, request, context):
-        """TakeOver stops new launches and changes the owner. Answered UNIMPLEMENTED by this release.
+        """TakeOver makes the caller the owner: nothing new is launched until ResumeTask with cause TAKEOVER; everything else stays
+        as it is.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ExtendHold(self, request, context):
+        """ExtendHold moves the deadline of an open hold, and un-parks its task if the deadline had passed.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListNotifications(self, request, context):
+        """ListNotifications returns what was sent to people about escalations and what waits to be, newest first, a page at a time.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -413,6 +439,16 @@ def add_OperatorServiceServicer_to_server(servicer, server):
                     servicer.TakeOver,
                     request_deserializer=lanewarden_dot_v1_dot_operator__service__pb2.TakeOverRequest.FromString,
                     response_serializer=lanewarden_dot_v1_dot_operator__service__pb2.TakeOverResponse.SerializeToString,
+            ),
+            'ExtendHold': grpc.unary_unary_rpc_method_handler(
+                    servicer.ExtendHold,
+                    request_deserializer=lanewarden_dot_v1_dot_operator__service__pb2.OperatorServiceExtendHoldRequest.FromString,
+                    response_serializer=lanewarden_dot_v1_dot_operator__service__pb2.OperatorServiceExtendHoldResponse.SerializeToString,
+            ),
+            'ListNotifications': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListNotifications,
+                    request_deserializer=lanewarden_dot_v1_dot_operator__service__pb2.ListNotificationsRequest.FromString,
+                    response_serializer=lanewarden_dot_v1_dot_operator__service__pb2.ListNotificationsResponse.SerializeToString,
             ),
             'ListIncidents': grpc.unary_unary_rpc_method_handler(
                     servicer.ListIncidents,
@@ -968,6 +1004,60 @@ class OperatorService:
             '/lanewarden.v1.OperatorService/TakeOver',
             lanewarden_dot_v1_dot_operator__service__pb2.TakeOverRequest.SerializeToString,
             lanewarden_dot_v1_dot_operator__service__pb2.TakeOverResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ExtendHold(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/lanewarden.v1.OperatorService/ExtendHold',
+            lanewarden_dot_v1_dot_operator__service__pb2.OperatorServiceExtendHoldRequest.SerializeToString,
+            lanewarden_dot_v1_dot_operator__service__pb2.OperatorServiceExtendHoldResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListNotifications(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/lanewarden.v1.OperatorService/ListNotifications',
+            lanewarden_dot_v1_dot_operator__service__pb2.ListNotificationsRequest.SerializeToString,
+            lanewarden_dot_v1_dot_operator__service__pb2.ListNotificationsResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -35,6 +35,8 @@ class PauseCause(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
     PAUSE_CAUSE_UNSPECIFIED: _ClassVar[PauseCause]
     PAUSE_CAUSE_OPERATOR: _ClassVar[PauseCause]
+    PAUSE_CAUSE_HOLD_DEADLINE: _ClassVar[PauseCause]
+    PAUSE_CAUSE_TAKEOVER: _ClassVar[PauseCause]
 
 class Author(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
@@ -43,6 +45,13 @@ class Author(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     AUTHOR_RUNNER: _ClassVar[Author]
     AUTHOR_SUPERVISOR: _ClassVar[Author]
     AUTHOR_OPERATOR: _ClassVar[Author]
+
+class HookState(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    HOOK_STATE_UNSPECIFIED: _ClassVar[HookState]
+    HOOK_STATE_PENDING: _ClassVar[HookState]
+    HOOK_STATE_DONE: _ClassVar[HookState]
+    HOOK_STATE_FAILED: _ClassVar[HookState]
 
 class GateDecision(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
@@ -66,11 +75,17 @@ TASK_STATE_CANCELED: TaskState
 TASK_STATE_SETTLED: TaskState
 PAUSE_CAUSE_UNSPECIFIED: PauseCause
 PAUSE_CAUSE_OPERATOR: PauseCause
+PAUSE_CAUSE_HOLD_DEADLINE: PauseCause
+PAUSE_CAUSE_TAKEOVER: PauseCause
 AUTHOR_UNSPECIFIED: Author
 AUTHOR_WORKER: Author
 AUTHOR_RUNNER: Author
 AUTHOR_SUPERVISOR: Author
 AUTHOR_OPERATOR: Author
+HOOK_STATE_UNSPECIFIED: HookState
+HOOK_STATE_PENDING: HookState
+HOOK_STATE_DONE: HookState
+HOOK_STATE_FAILED: HookState
 GATE_DECISION_UNSPECIFIED: GateDecision
 GATE_DECISION_APPROVED: GateDecision
 GATE_DECISION_REVISE: GateDecision
@@ -78,7 +93,7 @@ GATE_DECISION_REJECTED: GateDecision
 GATE_DECISION_WAIVED: GateDecision
 
 class TaskSpec(_message.Message):
-    __slots__ = ("name", "lane", "kind", "argv", "cwd", "env", "gates", "stop_grace", "premature_exits_max", "launch_failures_max", "log_bytes_max")
+    __slots__ = ("name", "lane", "kind", "argv", "cwd", "env", "gates", "stop_grace", "premature_exits_max", "launch_failures_max", "log_bytes_max", "hold_deadline", "approvers", "reminder", "on_success")
     class EnvEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -97,6 +112,10 @@ class TaskSpec(_message.Message):
     PREMATURE_EXITS_MAX_FIELD_NUMBER: _ClassVar[int]
     LAUNCH_FAILURES_MAX_FIELD_NUMBER: _ClassVar[int]
     LOG_BYTES_MAX_FIELD_NUMBER: _ClassVar[int]
+    HOLD_DEADLINE_FIELD_NUMBER: _ClassVar[int]
+    APPROVERS_FIELD_NUMBER: _ClassVar[int]
+    REMINDER_FIELD_NUMBER: _ClassVar[int]
+    ON_SUCCESS_FIELD_NUMBER: _ClassVar[int]
     name: str
     lane: str
     kind: TaskKind
@@ -108,7 +127,31 @@ class TaskSpec(_message.Message):
     premature_exits_max: int
     launch_failures_max: int
     log_bytes_max: int
-    def __init__(self, name: _Optional[str] = ..., lane: _Optional[str] = ..., kind: _Optional[_Union[TaskKind, str]] = ..., argv: _Optional[_Iterable[str]] = ..., cwd: _Optional[str] = ..., env: _Optional[_Mapping[str, str]] = ..., gates: _Optional[_Iterable[str]] = ..., stop_grace: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., premature_exits_max: _Optional[int] = ..., launch_failures_max: _Optional[int] = ..., log_bytes_max: _Optional[int] = ...) -> None: ...
+    hold_deadline: _duration_pb2.Duration
+    approvers: _containers.RepeatedCompositeFieldContainer[Approver]
+    reminder: _duration_pb2.Duration
+    on_success: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, name: _Optional[str] = ..., lane: _Optional[str] = ..., kind: _Optional[_Union[TaskKind, str]] = ..., argv: _Optional[_Iterable[str]] = ..., cwd: _Optional[str] = ..., env: _Optional[_Mapping[str, str]] = ..., gates: _Optional[_Iterable[str]] = ..., stop_grace: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., premature_exits_max: _Optional[int] = ..., launch_failures_max: _Optional[int] = ..., log_bytes_max: _Optional[int] = ..., hold_deadline: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., approvers: _Optional[_Iterable[_Union[Approver, _Mapping]]] = ..., reminder: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., on_success: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class Approver(_message.Message):
+    __slots__ = ("identity", "after")
+    IDENTITY_FIELD_NUMBER: _ClassVar[int]
+    AFTER_FIELD_NUMBER: _ClassVar[int]
+    identity: str
+    after: _duration_pb2.Duration
+    def __init__(self, identity: _Optional[str] = ..., after: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ...) -> None: ...
+
+class Hook(_message.Message):
+    __slots__ = ("state", "tries", "summary", "idempotency_key")
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    TRIES_FIELD_NUMBER: _ClassVar[int]
+    SUMMARY_FIELD_NUMBER: _ClassVar[int]
+    IDEMPOTENCY_KEY_FIELD_NUMBER: _ClassVar[int]
+    state: HookState
+    tries: int
+    summary: str
+    idempotency_key: str
+    def __init__(self, state: _Optional[_Union[HookState, str]] = ..., tries: _Optional[int] = ..., summary: _Optional[str] = ..., idempotency_key: _Optional[str] = ...) -> None: ...
 
 class GateState(_message.Message):
     __slots__ = ("gate", "decision", "decided_by", "decided_at", "note")
@@ -143,7 +186,7 @@ class Blocker(_message.Message):
     def __init__(self, kind: _Optional[str] = ..., name: _Optional[str] = ..., detail: _Optional[str] = ...) -> None: ...
 
 class Task(_message.Message):
-    __slots__ = ("task_id", "runner_id", "spec", "state", "epoch", "attempt", "pauses", "worker_alive", "worker_pid", "progress", "progress_note", "premature_exits", "launch_failures", "not_before", "summary", "summary_author", "exit_code", "exit_signal", "open_holds", "gates", "submitted_at", "finished_at", "version", "runner_unreachable", "last_seen")
+    __slots__ = ("task_id", "runner_id", "spec", "state", "epoch", "attempt", "pauses", "worker_alive", "worker_pid", "progress", "progress_note", "premature_exits", "launch_failures", "not_before", "summary", "summary_author", "exit_code", "exit_signal", "open_holds", "gates", "submitted_at", "finished_at", "version", "runner_unreachable", "last_seen", "owner", "on_success")
     TASK_ID_FIELD_NUMBER: _ClassVar[int]
     RUNNER_ID_FIELD_NUMBER: _ClassVar[int]
     SPEC_FIELD_NUMBER: _ClassVar[int]
@@ -169,6 +212,8 @@ class Task(_message.Message):
     VERSION_FIELD_NUMBER: _ClassVar[int]
     RUNNER_UNREACHABLE_FIELD_NUMBER: _ClassVar[int]
     LAST_SEEN_FIELD_NUMBER: _ClassVar[int]
+    OWNER_FIELD_NUMBER: _ClassVar[int]
+    ON_SUCCESS_FIELD_NUMBER: _ClassVar[int]
     task_id: str
     runner_id: str
     spec: TaskSpec
@@ -194,4 +239,6 @@ class Task(_message.Message):
     version: int
     runner_unreachable: bool
     last_seen: _timestamp_pb2.Timestamp
-    def __init__(self, task_id: _Optional[str] = ..., runner_id: _Optional[str] = ..., spec: _Optional[_Union[TaskSpec, _Mapping]] = ..., state: _Optional[_Union[TaskState, str]] = ..., epoch: _Optional[int] = ..., attempt: _Optional[int] = ..., pauses: _Optional[_Iterable[_Union[PauseCause, str]]] = ..., worker_alive: _Optional[bool] = ..., worker_pid: _Optional[int] = ..., progress: _Optional[int] = ..., progress_note: _Optional[str] = ..., premature_exits: _Optional[int] = ..., launch_failures: _Optional[int] = ..., not_before: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., summary: _Optional[str] = ..., summary_author: _Optional[_Union[Author, str]] = ..., exit_code: _Optional[int] = ..., exit_signal: _Optional[int] = ..., open_holds: _Optional[_Iterable[str]] = ..., gates: _Optional[_Iterable[_Union[GateState, _Mapping]]] = ..., submitted_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., finished_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., version: _Optional[int] = ..., runner_unreachable: _Optional[bool] = ..., last_seen: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ...) -> None: ...
+    owner: Actor
+    on_success: Hook
+    def __init__(self, task_id: _Optional[str] = ..., runner_id: _Optional[str] = ..., spec: _Optional[_Union[TaskSpec, _Mapping]] = ..., state: _Optional[_Union[TaskState, str]] = ..., epoch: _Optional[int] = ..., attempt: _Optional[int] = ..., pauses: _Optional[_Iterable[_Union[PauseCause, str]]] = ..., worker_alive: _Optional[bool] = ..., worker_pid: _Optional[int] = ..., progress: _Optional[int] = ..., progress_note: _Optional[str] = ..., premature_exits: _Optional[int] = ..., launch_failures: _Optional[int] = ..., not_before: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., summary: _Optional[str] = ..., summary_author: _Optional[_Union[Author, str]] = ..., exit_code: _Optional[int] = ..., exit_signal: _Optional[int] = ..., open_holds: _Optional[_Iterable[str]] = ..., gates: _Optional[_Iterable[_Union[GateState, _Mapping]]] = ..., submitted_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., finished_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., version: _Optional[int] = ..., runner_unreachable: _Optional[bool] = ..., last_seen: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., owner: _Optional[_Union[Actor, _Mapping]] = ..., on_success: _Optional[_Union[Hook, _Mapping]] = ...) -> None: ...

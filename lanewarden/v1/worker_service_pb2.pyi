@@ -53,16 +53,18 @@ class GetAssignmentResponse(_message.Message):
     def __init__(self, task: _Optional[_Union[_task_pb2.Task, _Mapping]] = ..., reason: _Optional[_Union[StartReason, str]] = ..., holds: _Optional[_Iterable[_Union[_escalation_pb2.Escalation, _Mapping]]] = ...) -> None: ...
 
 class WorkerServiceEscalateRequest(_message.Message):
-    __slots__ = ("request_id", "question", "options", "expects_reply")
+    __slots__ = ("request_id", "question", "options", "expects_reply", "key")
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     QUESTION_FIELD_NUMBER: _ClassVar[int]
     OPTIONS_FIELD_NUMBER: _ClassVar[int]
     EXPECTS_REPLY_FIELD_NUMBER: _ClassVar[int]
+    KEY_FIELD_NUMBER: _ClassVar[int]
     request_id: str
     question: str
     options: _containers.RepeatedCompositeFieldContainer[_escalation_pb2.Option]
     expects_reply: bool
-    def __init__(self, request_id: _Optional[str] = ..., question: _Optional[str] = ..., options: _Optional[_Iterable[_Union[_escalation_pb2.Option, _Mapping]]] = ..., expects_reply: _Optional[bool] = ...) -> None: ...
+    key: str
+    def __init__(self, request_id: _Optional[str] = ..., question: _Optional[str] = ..., options: _Optional[_Iterable[_Union[_escalation_pb2.Option, _Mapping]]] = ..., expects_reply: _Optional[bool] = ..., key: _Optional[str] = ...) -> None: ...
 
 class WorkerServiceEscalateResponse(_message.Message):
     __slots__ = ("escalation",)
