@@ -14,12 +14,15 @@ from random import Random, SystemRandom
 from typing import Any, Final
 
 from google.protobuf.descriptor import ServiceDescriptor
+from lanewarden.tls import OFF, Tls
 
 from lane_runner_svc import emitters
 from lane_runner_svc.config import RunnerConfig
+from lane_runner_svc.loop.hooks import Hooks, is_hook
 from lane_runner_svc.loop.launcher import Launcher, Workers
 from lane_runner_svc.loop.pruner import prune_requests
 from lane_runner_svc.loop.reporter import Reporter
+from lane_runner_svc.loop.timers import run_timers
 from lane_runner_svc.process import AttemptKey, ExitRecord, ProcessHost, Spawner
 from lane_runner_svc.rpc.lane_runner import LaneRunnerHandlers
 from lane_runner_svc.rpc.logs import LogReader
@@ -39,7 +42,6 @@ from lanewarden.server import Limits, Server
 from lanewarden.store import StateDirectory, Store
 from lanewarden.store.anchor import restore_clock
 from lanewarden.telemetry import Telemetry
-from lanewarden.tls import OFF, Tls
 from lanewarden.v1 import (
     lane_runner_service_pb2,
     supervisor_service_pb2,
@@ -96,10 +98,12 @@ async def build(
     """
     await store.write(lambda uow: ensure_store_id(uow, fresh_uuid()), emitter=emitters.START)
     runner = Runner(runner_id=config.runner_id, lanes=config.lanes, store=store, clock=clock, random=random, hub=Hub())
-    workers = make_workers(lambda record: launcher.on_exit(record))
+    workers = make_workers(lambda record: (hooks if is_hook(record.key) else launcher).on_exit(record))
     launcher = Launcher(runner, workers, environment=environment, socket=str(config.worker_socket))
+    hooks = Hooks(runner, workers, environment=environment)
     runner.stop_worker, runner.let_finish = launcher.stop_worker, launcher.let_finish
     await launcher.recover()
+    await hooks.recover()
     reporter = Reporter(runner, supervisor, address=address, version=version("lanewarden"), fresh_uuid=fresh_uuid)
     logs = LogReader(runner, log_path)
     return Parts(
@@ -107,11 +111,19 @@ async def build(
         launcher=launcher,
         authenticator=WorkerAuthenticator(runner),
         handlers={
-            LANE_RUNNER: LaneRunnerHandlers(runner, environment=environment, logs=logs),
+            LANE_RUNNER: LaneRunnerHandlers(
+                runner, environment=environment, approvers=config.approvers_of_lanes(), logs=logs
+            ),
             WRITE_TRACE: WriteTraceHandlers(store, ledger),
         },
         worker_handlers=WorkerHandlers(runner),
-        loops=(launcher.run, reporter.run, lambda: prune_requests(runner)),
+        loops=(
+            launcher.run,
+            reporter.run,
+            hooks.run,
+            lambda: run_timers(runner),
+            lambda: prune_requests(runner),
+        ),
     )
 
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from lane_runner_svc.core.timers import Approver
 from lanewarden.config import setting
 
 UNIX_PATH_BYTES_MAX = 107
@@ -28,6 +29,9 @@ class RunnerConfig:
         _default_runner_id(), help="stable id of this runner; letters, digits, dots, dashes, underscores"
     )
     lanes: tuple[str, ...] = setting(("lane-1", "lane-2"), help="the lanes, by name")
+    approvers: tuple[str, ...] = setting(
+        (), help="who owes rulings, in order, as [LANE:]NAME[=SECONDS]; for tasks that name nobody"
+    )
     listen_host: str = setting("127.0.0.1", help="address of LaneRunnerService; beyond loopback needs TLS")
     listen_port: int = setting(7812, help="port of LaneRunnerService; 0 for any", at_least=0, at_most=65535)
     supervisor: str = setting("127.0.0.1:7811", help="address of the supervisor, host:port")
@@ -58,6 +62,25 @@ class RunnerConfig:
         """The Unix socket that workers find in LANEWARDEN_SOCKET."""
         return self.state_dir.absolute() / "worker.sock"
 
+    def approvers_of_lanes(self) -> dict[str, tuple[Approver, ...]]:
+        """Who owes the rulings of each lane's tasks, in order.
+
+        Raises:
+            ValueError: one cannot be read, names no lane of this runner, or comes before the one above it.
+        """
+        found: dict[str, tuple[Approver, ...]] = dict.fromkeys(self.lanes, ())
+        for text in self.approvers:
+            lane, colon, rest = text.rpartition(":")
+            identity, _, seconds = rest.partition("=")
+            if not identity or (colon and lane not in found) or not (seconds or "0").isdigit():
+                raise ValueError(f"{text!r} is not [LANE:]NAME[=SECONDS] with a lane of this runner")
+            approver = Approver(identity=identity, after_ms=int(seconds or 0) * 1000)
+            for each in [lane] if colon else self.lanes:
+                if found[each] and found[each][-1].after_ms > approver.after_ms:
+                    raise ValueError(f"{text!r} comes before the one above it")
+                found[each] = (*found[each], approver)
+        return found
+
     def conflicts(self) -> Iterator[str]:
         """Settings that cannot work."""
         if not self.lanes:
@@ -65,6 +88,10 @@ class RunnerConfig:
         for lane in self.lanes:
             if not lane or len(lane) > 63 or not all(c.isascii() and (c.isalnum() or c in "._-") for c in lane):
                 yield f"lanes: {lane!r} is not a name of letters, digits, dots, dashes and underscores"
+        try:
+            self.approvers_of_lanes()
+        except ValueError as problem:
+            yield f"approvers: {problem}"
         if len(set(self.lanes)) != len(self.lanes):
             yield "lanes: each name once"
         if not self.runner_id or not all(c.isascii() and (c.isalnum() or c in "._-") for c in self.runner_id):

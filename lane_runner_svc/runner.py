@@ -6,6 +6,7 @@ hub, and the hub wakes the loops and streams that look at the store again.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -14,9 +15,12 @@ from typing import TypeVar
 
 from google.protobuf.message import Message as ProtoMessage
 
+from lane_runner_svc import emitters
 from lane_runner_svc.core.task import Now
+from lane_runner_svc.store.audit import Deed
 from lane_runner_svc.work.session import AttemptRef, Session
 from lanewarden.clock import Clock
+from lanewarden.errors import Refusal
 from lanewarden.hub import Hub
 from lanewarden.server import Call
 from lanewarden.store import Connection, Emitter, Entity, Store, UnitOfWork
@@ -64,12 +68,22 @@ class Runner:
         *,
         emitter: Emitter,
         task_id: str = "",
+        deed: Deed | None = None,
     ) -> Response:
-        """Carry out a request at most once by its ``request_id``; a repeat gets the first response."""
+        """Carry out a request at most once by its ``request_id``; a repeat gets the first response.
+
+        A ``deed`` goes into the audit: with its effect, or with the reason it was refused for.
+        """
         request_id: str = request.request_id  # type: ignore[attr-defined]
         # A request_id belongs to whoever chose it: two workers that pick the same one are two.
         scope = call.identity.attempt or call.identity.role.value
         digest = hashlib.sha256(f"{scope}\0".encode() + request.SerializeToString(deterministic=True)).digest()
+
+        def respond(session: Session) -> bytes:
+            response = work(session).SerializeToString()
+            if deed is not None:
+                session.record(deed, "OK")
+            return response
 
         def unit(session: Session) -> bytes:
             return once(
@@ -77,11 +91,23 @@ class Runner:
                 request_id=request_id,
                 method=call.method,
                 digest=digest,
-                respond=lambda: work(session).SerializeToString(),
+                respond=lambda: respond(session),
                 now_ms=session.now.steady_ms,
             )
 
-        return response_type.FromString(await self.do(unit, emitter=emitter, task_id=task_id, call=call))
+        try:
+            return response_type.FromString(await self.do(unit, emitter=emitter, task_id=task_id, call=call))
+        except Refusal as refusal:
+            if deed is not None:
+                await self._record_refusal(deed, refusal)
+            raise
+
+    async def _record_refusal(self, deed: Deed, refusal: Refusal) -> None:
+        """What was refused left nothing behind, so its entry has a unit of work of its own; if not even that can be
+        stored, the caller still hears the refusal.
+        """
+        with contextlib.suppress(Refusal):
+            await self.do(lambda session: session.record(deed, refusal.reason.name), emitter=emitters.AUDIT)
 
     def read(self, work: Callable[[Connection], T]) -> T:
         """A short read of what is committed."""

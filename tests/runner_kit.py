@@ -299,7 +299,12 @@ def _open(
         runner_id=RUNNER_ID, lanes=LANES, store=store, clock=clock, random=random, hub=Hub(), stop_worker=on_stop
     )
     logs = LogReader(runner, lambda ref: directory / f"{ref.task_id}.{ref.attempt}.log")
-    return runner, LaneRunnerHandlers(runner, environment=ENVIRONMENT, logs=logs), WorkerHandlers(runner), ledger
+    return (
+        runner,
+        LaneRunnerHandlers(runner, environment=ENVIRONMENT, approvers={}, logs=logs),
+        WorkerHandlers(runner),
+        ledger,
+    )
 
 
 def _call(method: str, identity: Identity) -> Call:

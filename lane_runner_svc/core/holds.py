@@ -67,6 +67,16 @@ class Hold:
     options: tuple[tuple[str, str], ...]
     state: HoldState
     opened_wall_ms: int
+    opened_ms: int = 0
+    key: str = ""
+    deadline_ms: int | None = None
+    expired: bool = False
+    reminders: int = 0
+    reminder_step: int = 0
+    next_reminder_ms: int | None = None
+    approvers_told: int = 0
+    owed_by: str = ""
+    timer_ms: int | None = None
     ruling: Ruling | None = None
     closed_wall_ms: int | None = None
     cancel_cause: str = ""

@@ -1,8 +1,8 @@
 """The life of a task, as data.
 
 Rules about this file: a pair ``(state, event)`` that is not in :data:`TABLE` is illegal and changes nothing; a terminal
-state has no way out; code never assigns a state, it names an event. The chart in the folder's README is rendered from the
-table by :func:`chart`.
+state has no way out but a person's retry (FAILED) or reopen; code never assigns a state, it names an event. The chart in
+the folder's README is rendered from the table by :func:`chart`.
 """
 
 from __future__ import annotations
@@ -42,6 +42,8 @@ class Event(enum.Enum):
     EXITED_DONE = "worker done, nothing blocks"
     EXITED_WRONG = "worker gone in error"
     CANCELED = "canceled, no worker alive"
+    RETRIED = "retried"
+    REOPENED = "reopened, next epoch"
 
 
 TERMINAL: Final = frozenset({State.SUCCEEDED, State.FAILED, State.CANCELED, State.SETTLED})
@@ -66,6 +68,11 @@ TABLE: Final[Mapping[tuple[State, Event], State]] = {
     (State.HELD, Event.EXITED_HELD): State.HELD,
     (State.HELD, Event.CANCELED): State.CANCELED,
     (State.IDLE, Event.CANCELED): State.CANCELED,
+    (State.FAILED, Event.RETRIED): State.QUEUED,
+    (State.SUCCEEDED, Event.REOPENED): State.QUEUED,
+    (State.FAILED, Event.REOPENED): State.QUEUED,
+    (State.CANCELED, Event.REOPENED): State.QUEUED,
+    (State.SETTLED, Event.REOPENED): State.QUEUED,
 }
 
 

@@ -1,21 +1,12 @@
-"""What happens to a task: ``transition(task, happening, now) -> Step``; pure.
-
-A *happening* is what the shell observed (a launch that failed, a worker that ended); the transition judges it, names the
-event of :mod:`lane_runner_svc.core.states`, and says which effects follow. The caller stores the new task and carries the
-effects out in the same unit of work, or, for what touches processes, after it.
-"""
+"""A task as stored, and the words that its life is told in; pure."""
 
 from __future__ import annotations
 
 import enum
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from functools import singledispatch
+from dataclasses import dataclass
 
-from lane_runner_svc.core import budget
-from lane_runner_svc.core.completion import Blocker, named
-from lane_runner_svc.core.holds import Actor
-from lane_runner_svc.core.states import TERMINAL, Event, IllegalTransitionError, State, after
+from lane_runner_svc.core.states import TERMINAL, IllegalTransitionError, State
+from lane_runner_svc.core.timers import Patience
 from lanewarden.errors import Reason, refuse
 
 SUMMARY_BYTES_MAX = 4096
@@ -34,6 +25,17 @@ class PauseCause(enum.Enum):
     """Why a task is not launched; causes are independent."""
 
     OPERATOR = "OPERATOR"
+    HOLD_DEADLINE = "HOLD_DEADLINE"
+    TAKEOVER = "TAKEOVER"
+
+
+class HookState(enum.Enum):
+    """How far the on_success command has come; NONE: there is none, or the task has not succeeded."""
+
+    NONE = "NONE"
+    PENDING = "PENDING"
+    DONE = "DONE"
+    FAILED = "FAILED"
 
 
 class Outcome(enum.Enum):
@@ -87,6 +89,10 @@ class Task:
     premature_exits_max: int
     launch_failures_max: int
     submitted_wall_ms: int
+    patience: Patience = Patience()
+    on_success: tuple[str, ...] = ()
+    owner: str = ""
+    owner_role: str = ""
     state: State = State.QUEUED
     epoch: int = 1
     attempt: int = 0
@@ -105,6 +111,11 @@ class Task:
     summary: str = ""
     summary_author: Author | None = None
     finished_wall_ms: int | None = None
+    hook_state: HookState = HookState.NONE
+    hook_tries: int = 0
+    hook_running: bool = False
+    hook_not_before_ms: int = 0
+    hook_summary: str = ""
     version: int = 1
 
     @property
@@ -142,90 +153,17 @@ class Step:
     effects: tuple[Effect, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Claimed:
-    """The lane took the task: the attempt is counted before the launch."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Launched:
-    """The worker is alive."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LaunchFailed:
-    """The worker could not be started. ``jitter`` is in [0, 1)."""
-
-    cause: str
-    jitter: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HoldOpened:
-    """The worker asked and needs a ruling."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HoldReleased:
-    """A hold was ruled on; ``open_holds`` others are still open."""
-
-    open_holds: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Exited:
-    """The process tree of the attempt is gone.
-
-    ``interrupted`` says that the runner stopped it for a reason of its own (it is going down), which spends nothing.
-    ``blockers`` is the judge's word at this moment; ``unacknowledged`` names rulings that the worker never acknowledged.
-    """
-
-    exit: Exit
-    open_holds: int
-    unacknowledged: Sequence[str]
-    blockers: Sequence[Blocker]
-    jitter: float
-    interrupted: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CancelAsked:
-    """An operator wants the task to end."""
-
-    cause: str
-    by: Actor
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CompleteAsked:
-    """The worker says what its task came to."""
-
-    outcome: Outcome
-    summary: str
-    blockers: Sequence[Blocker]
-
-
-Happening = Claimed | Launched | LaunchFailed | HoldOpened | HoldReleased | Exited | CancelAsked | CompleteAsked
-
-
-def transition(task: Task, happening: Happening, now: Now) -> Step:
-    """Judge a happening.
-
-    Raises:
-        Refusal: TASK_TERMINAL or TASK_SETTLED, ILLEGAL_TRANSITION, COMPLETION_BLOCKED; the task is unchanged.
-    """
-    try:
-        return _judge(happening, task, now)
-    except IllegalTransitionError as illegal:
-        if task.terminal:
-            raise ended(task) from None
-        raise refuse(
-            Reason.ILLEGAL_TRANSITION,
-            f"task {task.task_id}: {illegal}",
-            task_id=task.task_id,
-            state=illegal.state.name,
-            event=illegal.event.name,
-        ) from None
+def illegal(task: Task, error: IllegalTransitionError) -> Exception:
+    """The refusal of what cannot happen to the task as it stands."""
+    if task.terminal:
+        return ended(task)
+    return refuse(
+        Reason.ILLEGAL_TRANSITION,
+        f"task {task.task_id}: {error}",
+        task_id=task.task_id,
+        state=error.state.name,
+        event=error.event.name,
+    )
 
 
 def ended(task: Task) -> Exception:
@@ -237,149 +175,6 @@ def ended(task: Task) -> Exception:
         task_id=task.task_id,
         state=task.state.name,
     )
-
-
-def _move(task: Task, event: Event, now: Now, *, summary: str = "", author: Author = Author.RUNNER) -> Step:
-    """The task after ``event``. A terminal state gets its summary and author here, and ends what is open."""
-    state = after(task.state, event)
-    moved = replace(task, state=state)
-    if summary:
-        moved = replace(moved, summary=clipped(summary), summary_author=author)
-    if state not in TERMINAL:
-        return Step(task=moved)
-    assert moved.summary, "a terminal task has a summary"
-    moved = replace(moved, finished_wall_ms=now.wall_ms, not_before_ms=0)
-    return Step(task=moved, effects=(Effect.CANCEL_HOLDS, Effect.END_MESSAGES))
-
-
-@singledispatch
-def _judge(happening: object, task: Task, now: Now) -> Step:
-    raise TypeError(f"not a happening: {happening!r}")
-
-
-@_judge.register
-def _(happening: Claimed, task: Task, now: Now) -> Step:
-    assert not task.pauses, "a paused task is never claimed"
-    assert not task.worker_alive, "no worker of attempt n is alive when attempt n+1 starts (I5)"
-    claimed = replace(task, attempt=task.attempt + 1, exit_code=None, exit_signal=None)
-    return _move(replace(claimed, outcome=None, outcome_summary=""), Event.CLAIMED, now)
-
-
-@_judge.register
-def _(happening: Launched, task: Task, now: Now) -> Step:
-    return _move(replace(task, worker_alive=True, launch_failures=0, not_before_ms=0), Event.LAUNCHED, now)
-
-
-@_judge.register
-def _(happening: LaunchFailed, task: Task, now: Now) -> Step:
-    failures = task.launch_failures + 1
-    counted = replace(task, worker_alive=False, launch_failures=failures)
-    if task.stopping:
-        return _canceled(counted, now)
-    if failures >= task.launch_failures_max:
-        summary = f"launch failed {failures} times; the last time: {happening.cause}"
-        return _move(counted, Event.LAUNCHES_SPENT, now, summary=summary)
-    delay_ms = budget.backoff_ms(failures, happening.jitter)
-    summary = f"launch {failures} of {task.launch_failures_max} failed: {happening.cause}"
-    delayed = replace(counted, not_before_ms=now.steady_ms + delay_ms)
-    return _move(delayed, Event.LAUNCH_FAILED, now, summary=summary)
-
-
-@_judge.register
-def _(happening: HoldOpened, task: Task, now: Now) -> Step:
-    return _move(task, Event.HOLD_OPENED, now)
-
-
-@_judge.register
-def _(happening: HoldReleased, task: Task, now: Now) -> Step:
-    if happening.open_holds:
-        return Step(task=task)
-    event = Event.RELEASED_ALIVE if task.worker_alive else Event.RELEASED_AWAY
-    return _move(replace(task, not_before_ms=0), event, now)
-
-
-@_judge.register
-def _(happening: Exited, task: Task, now: Now) -> Step:
-    exit_ = happening.exit
-    gone = replace(task, worker_alive=False, exit_code=exit_.code, exit_signal=exit_.signal)
-    if gone.stopping:
-        return _canceled(gone, now)
-    if happening.open_holds:
-        return _move(gone, Event.EXITED_HELD, now)
-    if happening.interrupted and gone.outcome is None:
-        return _move(gone, Event.INTERRUPTED, now, summary=f"attempt {gone.attempt} was stopped with the runner")
-    if exit_.kind is ExitKind.NEVER_STARTED and gone.state is State.STARTING:
-        return _judge(LaunchFailed(cause="the runner ended before the worker began", jitter=0.0), gone, now)
-    if happening.unacknowledged:
-        unheard = ", ".join(happening.unacknowledged)
-        return _early(gone, f"the worker {exit_} without acknowledging the ruling on {unheard}", happening, now)
-    if gone.outcome is not None:
-        return _completed(gone, happening.blockers, now)
-    if exit_.early:
-        return _early(gone, f"the worker {exit_}", happening, now)
-    if exit_.code != 0:
-        return _move(gone, Event.EXITED_WRONG, now, summary=f"the worker {exit_}")
-    if happening.blockers:
-        return _move(gone, Event.EXITED_WRONG, now, summary=_blocked("exited with code 0", happening.blockers))
-    return _move(gone, Event.EXITED_DONE, now, summary="the worker exited with code 0")
-
-
-def _early(gone: Task, what: str, happening: Exited, now: Now) -> Step:
-    """An attempt ended without the worker's own word: launch again within the budget."""
-    exits = gone.premature_exits + 1
-    counted = replace(gone, premature_exits=exits)
-    if exits > gone.premature_exits_max:
-        summary = (
-            f"attempt {gone.attempt}: {what}; that was premature exit {exits} of {gone.premature_exits_max} allowed"
-        )
-        return _move(counted, Event.EXITED_WRONG, now, summary=summary)
-    delayed = replace(counted, not_before_ms=now.steady_ms + budget.backoff_ms(exits, happening.jitter))
-    summary = f"attempt {gone.attempt}: {what}; relaunch {exits} of {gone.premature_exits_max}"
-    return _move(delayed, Event.EXITED_EARLY, now, summary=summary)
-
-
-def _completed(gone: Task, blockers: Sequence[Blocker], now: Now) -> Step:
-    """The worker had called Complete and is gone. What opened since is judged again."""
-    if gone.outcome is Outcome.FAILED:
-        return _move(gone, Event.EXITED_WRONG, now, summary=gone.outcome_summary, author=Author.WORKER)
-    if blockers:
-        return _move(gone, Event.EXITED_WRONG, now, summary=_blocked("called Complete", blockers))
-    return _move(gone, Event.EXITED_DONE, now, summary=gone.outcome_summary, author=Author.WORKER)
-
-
-def _blocked(what: str, blockers: Sequence[Blocker]) -> str:
-    return f"the worker {what}, but completion is blocked: {named(blockers)}"
-
-
-@_judge.register
-def _(happening: CancelAsked, task: Task, now: Now) -> Step:
-    cause = happening.cause or f"canceled by {happening.by.identity}"
-    if task.stopping:
-        return Step(task=task)
-    after(task.state, Event.CANCELED)
-    asked = replace(task, cancel_cause=cause)
-    if not task.worker_alive and task.state is not State.STARTING:
-        return _canceled(asked, now)
-    return Step(task=asked, effects=(Effect.CANCEL_HOLDS, Effect.STOP_WORKER))
-
-
-def _canceled(task: Task, now: Now) -> Step:
-    return _move(task, Event.CANCELED, now, summary=task.cancel_cause or "", author=Author.OPERATOR)
-
-
-@_judge.register
-def _(happening: CompleteAsked, task: Task, now: Now) -> Step:
-    if happening.outcome is Outcome.SUCCEEDED and happening.blockers:
-        raise refuse(
-            Reason.COMPLETION_BLOCKED,
-            f"task {task.task_id} cannot complete yet: {named(happening.blockers)}",
-            task_id=task.task_id,
-            blockers=",".join(f"{blocker.kind}:{blocker.name}" for blocker in happening.blockers),
-        )
-    if task.terminal:
-        raise ended(task)
-    said = happening.summary.strip() or f"the worker said {happening.outcome.name} without a summary"
-    return Step(task=replace(task, outcome=happening.outcome, outcome_summary=clipped(said)))
 
 
 def clipped(text: str, bytes_max: int = SUMMARY_BYTES_MAX) -> str:

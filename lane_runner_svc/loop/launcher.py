@@ -172,7 +172,7 @@ class Launcher:
 
     async def _ended(self, record: ExitRecord) -> None:
         ref = _ref(record.key)
-        exit_ = _exit(record)
+        exit_ = exit_of(record)
         interrupted = self._going_down and record.stop_requested
         task = await self._until_stored(
             lambda: self._runner.do(
@@ -256,6 +256,7 @@ def _ref(key: AttemptKey) -> AttemptRef:
     return AttemptRef(task_id=key.task_id, epoch=key.epoch, attempt=key.attempt)
 
 
-def _exit(record: ExitRecord) -> Exit:
+def exit_of(record: ExitRecord) -> Exit:
+    """The end of a process tree in the core's words."""
     name = signal.Signals(record.signal).name if record.signal in set(signal.Signals) else ""
     return Exit(kind=CoreExitKind[record.kind.value], code=record.code, signal=record.signal, signal_name=name)

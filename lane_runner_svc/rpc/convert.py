@@ -1,4 +1,7 @@
-"""Between the core's words and the contract's messages; no decisions here."""
+"""Between the core's words and the contract's messages; no decisions here.
+
+Steady times are shown as wall times: they began as such, and part from it only if somebody sets the wall clock.
+"""
 
 from __future__ import annotations
 
@@ -7,12 +10,14 @@ from typing import Final
 
 from lane_runner_svc.core.completion import Blocker
 from lane_runner_svc.core.holds import Actor, Decision, Hold, HoldState, Ruling
-from lane_runner_svc.core.task import Task
+from lane_runner_svc.core.task import HookState, Task
 from lane_runner_svc.store import holds, messages, tasks
 from lane_runner_svc.store.messages import StoredMessage
 from lane_runner_svc.store.tasks import Reader
+from lane_runner_svc.work.hooks import idempotency_key
 from lanewarden.stamps import timestamp
-from lanewarden.v1 import escalation_pb2, message_pb2, task_pb2
+from lanewarden.store import Row
+from lanewarden.v1 import audit_pb2, escalation_pb2, message_pb2, task_pb2
 
 HOLD_STATES: Final[Mapping[HoldState, escalation_pb2.HoldState]] = {
     HoldState.NONE: escalation_pb2.HOLD_STATE_UNSPECIFIED,
@@ -44,7 +49,6 @@ def task_message(reader: Reader, task: Task, runner_id: str) -> task_pb2.Task:
         progress_note=task.progress_note,
         premature_exits=task.premature_exits,
         launch_failures=task.launch_failures,
-        # Steady time began as wall time, so it can be shown as such; it decides as it is.
         not_before=timestamp(task.not_before_ms or None),
         summary=task.summary,
         summary_author=f"AUTHOR_{task.summary_author.value if task.summary_author else 'UNSPECIFIED'}",
@@ -52,6 +56,8 @@ def task_message(reader: Reader, task: Task, runner_id: str) -> task_pb2.Task:
         finished_at=timestamp(task.finished_wall_ms),
         open_holds=holds.open_ids(reader, task.task_id),
         version=task.version,
+        owner=task_pb2.Actor(identity=task.owner, role=task.owner_role),
+        on_success=_hook(task),
     )
     if task.progress is not None:
         message.progress = task.progress
@@ -61,6 +67,17 @@ def task_message(reader: Reader, task: Task, runner_id: str) -> task_pb2.Task:
         message.exit_signal = task.exit_signal
     message.gates.extend(_gates(reader, task))
     return message
+
+
+def _hook(task: Task) -> task_pb2.Hook | None:
+    if task.hook_state is HookState.NONE:
+        return None
+    return task_pb2.Hook(
+        state=f"HOOK_STATE_{task.hook_state.value}",
+        tries=task.hook_tries,
+        summary=task.hook_summary,
+        idempotency_key=idempotency_key(task),
+    )
 
 
 def _gates(reader: Reader, task: Task) -> list[task_pb2.GateState]:
@@ -83,6 +100,21 @@ def _gates(reader: Reader, task: Task) -> list[task_pb2.GateState]:
             )
         )
     return states
+
+
+def audit_message(row: Row) -> audit_pb2.AuditEntry:
+    """An entry of the audit."""
+    return audit_pb2.AuditEntry(
+        sequence=row["sequence"],
+        at=timestamp(row["wall_ms"]),
+        actor=task_pb2.Actor(identity=row["identity"], role=row["role"]),
+        action=row["action"],
+        task_id=row["task_id"],
+        escalation_id=row["escalation_id"],
+        request_id=row["request_id"],
+        trace_id=row["trace_id"],
+        outcome=row["outcome"],
+    )
 
 
 def blocker_message(blocker: Blocker) -> task_pb2.Blocker:
@@ -109,6 +141,12 @@ def hold_message(reader: Reader, hold: Hold, runner_id: str, *, task: Task | Non
         opened_at=timestamp(hold.opened_wall_ms),
         closed_at=timestamp(hold.closed_wall_ms),
         cancel_cause=hold.cancel_cause,
+        deadline_at=timestamp(hold.deadline_ms),
+        expired=hold.expired,
+        reminders=hold.reminders,
+        next_reminder_at=timestamp(hold.next_reminder_ms if hold.open else None),
+        owed_by=hold.owed_by,
+        key=hold.key,
         worker_alive=owner.worker_alive and (owner.epoch, owner.attempt) == (hold.epoch, hold.attempt),
     )
     if hold.acked_by:

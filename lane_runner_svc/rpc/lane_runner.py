@@ -1,90 +1,38 @@
-"""LaneRunnerService: requests become units of work, results become responses."""
+"""LaneRunnerService: what a lane runner tells about its lanes, tasks and holds."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping
-from typing import TypeVar
+from collections.abc import AsyncIterator, Mapping
 
-from google.protobuf.message import Message as ProtoMessage
-
-from lane_runner_svc import emitters
-from lane_runner_svc.core.completion import GateDecision
-from lane_runner_svc.core.holds import Actor, HoldState
-from lane_runner_svc.core.task import Task
-from lane_runner_svc.rpc import convert, specs
+from lane_runner_svc.core.holds import HoldState
+from lane_runner_svc.core.timers import Approver
+from lane_runner_svc.rpc import convert
+from lane_runner_svc.rpc.commands import CommandHandlers
 from lane_runner_svc.rpc.logs import LogReader
 from lane_runner_svc.runner import Runner
-from lane_runner_svc.store import holds, messages, tasks
-from lane_runner_svc.work import attempts, inbox
-from lane_runner_svc.work import tasks as task_work
-from lane_runner_svc.work.session import Session
-from lanewarden.errors import Reason, invalid, refuse
+from lane_runner_svc.store import audit, holds, messages, tasks
+from lane_runner_svc.work import attempts
 from lanewarden.hub import ALL, Topic
 from lanewarden.paging import page_size, parse_token, token_of
-from lanewarden.server import Call, Role
-from lanewarden.store import Connection, Emitter
+from lanewarden.server import Call
+from lanewarden.store import Connection
 from lanewarden.v1 import lane_runner_service_pb2 as pb
 from lanewarden.v1 import task_pb2
 
-T = TypeVar("T")
-TaskResponse = TypeVar("TaskResponse", bound=ProtoMessage)
 
+class LaneRunnerHandlers(CommandHandlers):
+    """The authority on lanes, tasks and holds: what it tells; what it does is in :mod:`.commands`."""
 
-def actor_of(call: Call, on_behalf_of: task_pb2.Actor, *, given: bool) -> Actor:
-    """Who acts: the authenticated caller, or, when a supervisor forwards, the one it authenticated.
-
-    Raises:
-        Refusal: ROLE_NOT_ALLOWED when anyone but a supervisor names somebody else.
-    """
-    if not given:
-        return Actor(identity=call.identity.name, role=call.identity.role.value)
-    if call.identity.role is not Role.SUPERVISOR:
-        raise refuse(
-            Reason.ROLE_NOT_ALLOWED,
-            "only a supervisor may act on behalf of somebody; leave on_behalf_of out",
-            role=call.identity.role.value,
-            needed=Role.SUPERVISOR.value,
-        )
-    return Actor(identity=on_behalf_of.identity, role=on_behalf_of.role)
-
-
-class LaneRunnerHandlers:
-    """The authority on lanes, tasks and holds."""
-
-    def __init__(self, runner: Runner, *, environment: Mapping[str, str], logs: LogReader) -> None:
-        self._runner = runner
-        self._environment = environment
+    def __init__(
+        self,
+        runner: Runner,
+        *,
+        environment: Mapping[str, str],
+        approvers: Mapping[str, tuple[Approver, ...]],
+        logs: LogReader,
+    ) -> None:
+        super().__init__(runner, environment=environment, approvers=approvers)
         self._logs = logs
-
-    async def SubmitTask(self, request: pb.SubmitTaskRequest, call: Call) -> pb.SubmitTaskResponse:
-        """Store a task and queue it."""
-        actor_of(call, request.on_behalf_of, given=request.HasField("on_behalf_of"))
-        lane = self._idlest_lane()
-
-        def work(session: Session) -> pb.SubmitTaskResponse:
-            # Judged in here, so that a repeat gets the first answer whatever has become of the directory since.
-            submission = specs.check(
-                request.spec, lanes=self._runner.lanes, default_lane=lane, environment=self._environment
-            )
-            return pb.SubmitTaskResponse(task=self._shown(session, task_work.submit(session, submission)))
-
-        return await self._runner.command(request, call, pb.SubmitTaskResponse, work, emitter=emitters.SUBMIT)
-
-    def _idlest_lane(self) -> str:
-        counts = self._runner.read(tasks.lane_counts)
-        return min(self._runner.lanes, key=lambda lane: sum(counts.get(lane, {}).values()))
-
-    async def SendInput(self, request: pb.SendInputRequest, call: Call) -> pb.SendInputResponse:
-        """Put an input into a task's inbox."""
-        by = actor_of(call, request.on_behalf_of, given=request.HasField("on_behalf_of"))
-
-        def work(session: Session) -> pb.SendInputResponse:
-            stored = inbox.send_input(session, request.task_id, message_id=request.request_id, text=request.text, by=by)
-            return pb.SendInputResponse(message=convert.stored_message(session.uow, stored))
-
-        return await self._runner.command(
-            request, call, pb.SendInputResponse, work, emitter=emitters.INPUT, task_id=request.task_id
-        )
 
     async def GetTask(self, request: pb.GetTaskRequest, call: Call) -> pb.GetTaskResponse:
         """One task and its latest messages."""
@@ -174,94 +122,6 @@ class LaneRunnerHandlers:
 
         return self._runner.read(look)
 
-    async def Acknowledge(self, request: pb.AcknowledgeRequest, call: Call) -> pb.AcknowledgeResponse:
-        """Stamp a hold; it stays open."""
-        by = actor_of(call, request.on_behalf_of, given=request.HasField("on_behalf_of"))
-        expected = request.expected_by.ToMilliseconds() if request.HasField("expected_by") else None
-
-        def work(session: Session) -> pb.AcknowledgeResponse:
-            hold = inbox.acknowledge(
-                session, escalation=request.escalation_id, by=by, expected_by_wall_ms=expected, note=request.note
-            )
-            return pb.AcknowledgeResponse(escalation=convert.hold_message(session.uow, hold, self._runner.runner_id))
-
-        return await self._runner.command(request, call, pb.AcknowledgeResponse, work, emitter=emitters.ACK)
-
-    async def Steer(self, request: pb.SteerRequest, call: Call) -> pb.SteerResponse:
-        """A ruling releases the hold it names; an instruction releases nothing."""
-        by = actor_of(call, request.on_behalf_of, given=request.HasField("on_behalf_of"))
-        if request.WhichOneof("steer") is None:
-            raise invalid(("steer", "a steer carries a ruling or an instruction"))
-        is_ruling = request.HasField("ruling")
-        if not is_ruling and not request.task_id:
-            raise invalid(("task_id", "an instruction needs a task"))
-
-        def work(session: Session) -> pb.SteerResponse:
-            if is_ruling:
-                ruling = convert.ruling(
-                    request.ruling, ruling_id=request.request_id, by=by, wall_ms=session.now.wall_ms
-                )
-                stored, task = inbox.rule(session, ruling, named_task_id=request.task_id)
-            else:
-                stored, task = inbox.instruct(
-                    session, request.task_id, message_id=request.request_id, text=request.instruction.text, by=by
-                )
-            return pb.SteerResponse(
-                message=convert.stored_message(session.uow, stored), task=self._shown(session, task)
-            )
-
-        emitter = emitters.RULE if is_ruling else emitters.INSTRUCT
-        return await self._runner.command(
-            request, call, pb.SteerResponse, work, emitter=emitter, task_id=request.task_id
-        )
-
-    async def CancelTask(self, request: pb.CancelTaskRequest, call: Call) -> pb.CancelTaskResponse:
-        """End a task."""
-        by = actor_of(call, request.on_behalf_of, given=request.HasField("on_behalf_of"))
-        return await self._task_command(
-            request,
-            call,
-            pb.CancelTaskResponse,
-            lambda session: task_work.cancel(session, request.task_id, cause=request.cause, by=by),
-            emitters.CANCEL,
-        )
-
-    async def PauseTask(self, request: pb.PauseTaskRequest, call: Call) -> pb.PauseTaskResponse:
-        """Add the operator's pause."""
-        actor_of(call, request.on_behalf_of, given=request.HasField("on_behalf_of"))
-        return await self._task_command(
-            request,
-            call,
-            pb.PauseTaskResponse,
-            lambda session: task_work.pause(session, request.task_id),
-            emitters.PAUSE,
-        )
-
-    async def ResumeTask(self, request: pb.ResumeTaskRequest, call: Call) -> pb.ResumeTaskResponse:
-        """Clear the operator's pause."""
-        actor_of(call, request.on_behalf_of, given=request.HasField("on_behalf_of"))
-        return await self._task_command(
-            request,
-            call,
-            pb.ResumeTaskResponse,
-            lambda session: task_work.resume(session, request.task_id),
-            emitters.RESUME,
-        )
-
-    async def RecordGate(self, request: pb.RecordGateRequest, call: Call) -> pb.RecordGateResponse:
-        """Store the decision of a review."""
-        by = actor_of(call, request.on_behalf_of, given=request.HasField("on_behalf_of"))
-        decision = GateDecision[task_pb2.GateDecision.Name(request.decision).removeprefix("GATE_DECISION_")]
-        return await self._task_command(
-            request,
-            call,
-            pb.RecordGateResponse,
-            lambda session: task_work.record_gate(
-                session, request.task_id, request.gate, decision, by=by, note=request.note
-            ),
-            emitters.GATE,
-        )
-
     async def CheckCompletion(self, request: pb.CheckCompletionRequest, call: Call) -> pb.CheckCompletionResponse:
         """The one judge's word."""
 
@@ -274,21 +134,16 @@ class LaneRunnerHandlers:
 
         return self._runner.read(look)
 
-    async def _task_command(
-        self,
-        request: ProtoMessage,
-        call: Call,
-        response_type: type[TaskResponse],
-        work: Callable[[Session], Task],
-        emitter: Emitter,
-    ) -> TaskResponse:
-        """A command whose response is the task as it is then."""
-        task_id: str = request.task_id  # type: ignore[attr-defined]
-
-        def unit(session: Session) -> TaskResponse:
-            return response_type(task=self._shown(session, work(session)))
-
-        return await self._runner.command(request, call, response_type, unit, emitter=emitter, task_id=task_id)
-
-    def _shown(self, session: Session, task: Task) -> task_pb2.Task:
-        return convert.task_message(session.uow, task, self._runner.runner_id)
+    async def ListAudit(
+        self, request: pb.LaneRunnerServiceListAuditRequest, call: Call
+    ) -> pb.LaneRunnerServiceListAuditResponse:
+        """A page of the audit, oldest first."""
+        rows_max = page_size(request.page_size)
+        after = parse_token(request.page_token)
+        rows = self._runner.read(
+            lambda reader: audit.page(reader, task_id=request.task_id, rows_max=rows_max + 1, after=after)
+        )
+        more = rows[rows_max - 1]["sequence"] if len(rows) > rows_max else None
+        return pb.LaneRunnerServiceListAuditResponse(
+            entries=[convert.audit_message(row) for row in rows[:rows_max]], next_page_token=token_of(more)
+        )

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
+from lane_runner_svc.core.timers import REMINDER_MS_DEFAULT, REMINDER_MS_MAX, Approver, Patience
 from lane_runner_svc.work.tasks import Submission
 from lanewarden.errors import Reason, invalid, refuse
 from lanewarden.v1 import task_pb2
@@ -17,17 +18,25 @@ STOP_GRACE_MS_DEFAULT: Final = 10_000
 STOP_GRACE_MS_MAX: Final = 600_000
 PREMATURE_EXITS_DEFAULT: Final = 3
 LAUNCH_FAILURES_DEFAULT: Final = 5
+HOLD_DEADLINE_MS_MIN: Final = 60_000
+HOLD_DEADLINE_MS_MAX: Final = 366 * 24 * 3600 * 1000
 LOG_BYTES_DEFAULT: Final = 64 << 20
 RESERVED_PREFIX: Final = "LANEWARDEN_"
 _UNFIT: Final = re.compile(r"[^A-Za-z0-9._-]+")
 
 
 def check(
-    spec: task_pb2.TaskSpec, *, lanes: Sequence[str], default_lane: str, environment: Mapping[str, str]
+    spec: task_pb2.TaskSpec,
+    *,
+    lanes: Sequence[str],
+    default_lane: str,
+    environment: Mapping[str, str],
+    approvers: Mapping[str, tuple[Approver, ...]],
 ) -> Submission:
     """The submission, with every default filled in.
 
-    ``environment`` is what the runner gives its workers. Field rules have been checked before.
+    ``environment`` is what the runner gives its workers; ``approvers`` are those of each lane, for tasks that name
+    none. Field rules have been checked before.
 
     Raises:
         Refusal: REQUEST_INVALID with every violation, LANE_UNKNOWN, NOT_BUILT for a session.
@@ -48,6 +57,7 @@ def check(
     problems = [
         *_environment_problems(spec),
         *_place_problems(filled, {**environment, **spec.env}),
+        *_patience_problems(filled),
         *([] if 0 <= grace_ms <= STOP_GRACE_MS_MAX else [("spec.stop_grace", "must be from 0 to 10 minutes")]),
         *([] if len(set(spec.gates)) == len(spec.gates) else [("spec.gates", "each gate may be named once")]),
     ]
@@ -67,7 +77,37 @@ def check(
         stop_grace_ms=grace_ms,
         premature_exits_max=premature_exits_max,
         launch_failures_max=launch_failures_max,
+        patience=_patience(filled, approvers.get(filled.lane, ())),
+        on_success=tuple(filled.on_success),
     )
+
+
+def _patience(spec: task_pb2.TaskSpec, of_lane: tuple[Approver, ...]) -> Patience:
+    named = tuple(Approver(identity=each.identity, after_ms=each.after.ToMilliseconds()) for each in spec.approvers)
+    return Patience(
+        reminder_ms=spec.reminder.ToMilliseconds() if spec.HasField("reminder") else REMINDER_MS_DEFAULT,
+        deadline_ms=spec.hold_deadline.ToMilliseconds() if spec.HasField("hold_deadline") else None,
+        approvers=named or of_lane,
+    )
+
+
+def deadline_problems(deadline_ms: int, field: str) -> list[tuple[str, str]]:
+    """What is wrong with a deadline of this length."""
+    if HOLD_DEADLINE_MS_MIN <= deadline_ms <= HOLD_DEADLINE_MS_MAX:
+        return []
+    return [(field, "must be from 1 minute to 1 year")]
+
+
+def _patience_problems(spec: task_pb2.TaskSpec) -> list[tuple[str, str]]:
+    problems = []
+    if spec.HasField("hold_deadline"):
+        problems += deadline_problems(spec.hold_deadline.ToMilliseconds(), "spec.hold_deadline")
+    if spec.HasField("reminder") and not 1_000 <= spec.reminder.ToMilliseconds() <= REMINDER_MS_MAX:
+        problems.append(("spec.reminder", "must be from 1 second to 4 hours"))
+    delays = [each.after.ToMilliseconds() for each in spec.approvers]
+    if delays != sorted(delays) or any(not 0 <= delay <= HOLD_DEADLINE_MS_MAX for delay in delays):
+        problems.append(("spec.approvers", "delays must not be negative, and each at least that of the one before"))
+    return problems
 
 
 def _environment_problems(spec: task_pb2.TaskSpec) -> list[tuple[str, str]]:
@@ -87,18 +127,24 @@ def _place_problems(spec: task_pb2.TaskSpec, environment: Mapping[str, str]) -> 
         return [("spec.cwd", f"{spec.cwd!r} is not absolute")]
     if not _is(cwd.is_dir):
         return [("spec.cwd", f"there is no directory {spec.cwd!r}")]
-    program = spec.argv[0]
+    problems = _program_problems(spec.argv[0], "spec.argv[0]", cwd, environment)
+    if spec.on_success:
+        problems += _program_problems(spec.on_success[0], "spec.on_success[0]", cwd, environment)
+    return problems
+
+
+def _program_problems(program: str, field: str, cwd: Path, environment: Mapping[str, str]) -> list[tuple[str, str]]:
     if not program:
-        return [("spec.argv[0]", "the program must not be empty")]
+        return [(field, "the program must not be empty")]
     if "/" in program:
         path = cwd / program
         if not _is(path.is_file):
-            return [("spec.argv[0]", f"there is no program {program!r} (looked at from {spec.cwd})")]
+            return [(field, f"there is no program {program!r} (looked at from {cwd})")]
         if not os.access(path, os.X_OK):
-            return [("spec.argv[0]", f"{program!r} is not executable; `chmod +x` it or name its interpreter")]
+            return [(field, f"{program!r} is not executable; `chmod +x` it or name its interpreter")]
         return []
     if shutil.which(program, path=environment.get("PATH", os.defpath)) is None:
-        return [("spec.argv[0]", f"there is no program {program!r} in PATH")]
+        return [(field, f"there is no program {program!r} in PATH")]
     return []
 
 

@@ -117,7 +117,12 @@ class WorkerHandlers:
         def work(session: Session) -> WorkerServiceEscalateResponse:
             options = [(option.key, option.text) for option in request.options]
             hold, task = inbox.escalate(
-                session, ref, question=request.question, options=options, expects_reply=request.expects_reply
+                session,
+                ref,
+                question=request.question,
+                options=options,
+                expects_reply=request.expects_reply,
+                key=request.key,
             )
             escalation = hold_message(session.uow, hold, self._runner.runner_id, task=task)
             return WorkerServiceEscalateResponse(escalation=escalation)

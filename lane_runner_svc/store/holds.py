@@ -36,6 +36,16 @@ def _from_row(row: Row) -> Hold:
         options=tuple((key, text) for key, text in json.loads(row["options"])),
         state=HoldState[row["state"]],
         opened_wall_ms=row["opened_wall_ms"],
+        opened_ms=row["opened_ms"],
+        key=row["key"],
+        deadline_ms=row["deadline_ms"],
+        expired=bool(row["expired"]),
+        reminders=row["reminders"],
+        reminder_step=row["reminder_step"],
+        next_reminder_ms=row["next_reminder_ms"],
+        approvers_told=row["approvers_told"],
+        owed_by=row["owed_by"],
+        timer_ms=row["timer_ms"],
         ruling=ruling,
         closed_wall_ms=row["closed_wall_ms"],
         cancel_cause=row["cancel_cause"],
@@ -113,8 +123,10 @@ def insert(uow: UnitOfWork, hold: Hold) -> None:
     """Store a new escalation."""
     uow.execute(
         "INSERT INTO holds (escalation_id, position, task_id, epoch, attempt, sequence, question, options, state,"
-        " opened_wall_ms, cancel_cause, acks, ack_note)"
-        " VALUES (?, (SELECT coalesce(max(position), 0) + 1 FROM holds), ?, ?, ?, ?, ?, ?, ?, ?, '', 0, '')",
+        " opened_wall_ms, opened_ms, key, deadline_ms, next_reminder_ms, approvers_told, owed_by, timer_ms,"
+        " cancel_cause, acks, ack_note)"
+        " VALUES (?, (SELECT coalesce(max(position), 0) + 1 FROM holds), ?, ?, ?, ?, ?, ?, ?, ?,"
+        " ?, ?, ?, ?, ?, ?, ?, '', 0, '')",
         (
             hold.escalation_id,
             hold.task_id,
@@ -125,6 +137,13 @@ def insert(uow: UnitOfWork, hold: Hold) -> None:
             json.dumps(hold.options),
             hold.state.value,
             hold.opened_wall_ms,
+            hold.opened_ms,
+            hold.key,
+            hold.deadline_ms,
+            hold.next_reminder_ms,
+            hold.approvers_told,
+            hold.owed_by,
+            hold.timer_ms,
         ),
     )
 
@@ -135,7 +154,9 @@ def update(uow: UnitOfWork, hold: Hold) -> None:
     uow.execute(
         "UPDATE holds SET state = ?, closed_wall_ms = ?, cancel_cause = ?, acks = ?, acked_by = ?, acked_role = ?,"
         " acked_wall_ms = ?, expected_by_wall_ms = ?, ack_note = ?, ruling_id = ?, decision = ?, instructions = ?,"
-        " option_key = ?, ratifies = ?, ruled_by = ?, ruled_role = ?, ruled_wall_ms = ? WHERE escalation_id = ?",
+        " option_key = ?, ratifies = ?, ruled_by = ?, ruled_role = ?, ruled_wall_ms = ?, deadline_ms = ?, expired = ?,"
+        " reminders = ?, reminder_step = ?, next_reminder_ms = ?, approvers_told = ?, owed_by = ?, timer_ms = ?"
+        " WHERE escalation_id = ?",
         (
             hold.state.value,
             hold.closed_wall_ms,
@@ -154,9 +175,38 @@ def update(uow: UnitOfWork, hold: Hold) -> None:
             ruling.ruled_by.identity if ruling else None,
             ruling.ruled_by.role if ruling else None,
             ruling.ruled_wall_ms if ruling else None,
+            hold.deadline_ms,
+            hold.expired,
+            hold.reminders,
+            hold.reminder_step,
+            hold.next_reminder_ms,
+            hold.approvers_told,
+            hold.owed_by,
+            hold.timer_ms,
             hold.escalation_id,
         ),
     )
+
+
+def due_timers(reader: Reader, now_ms: int, rows_max: int) -> list[Hold]:
+    """Open holds whose timer is due, longest overdue first."""
+    rows = reader.query(
+        "SELECT * FROM holds WHERE state = 'OPEN' AND timer_ms <= ? ORDER BY timer_ms LIMIT ?", (now_ms, rows_max)
+    )
+    return [_from_row(row) for row in rows]
+
+
+def next_timer_ms(reader: Reader) -> int | None:
+    """When the next timer of an open hold is due, in steady milliseconds."""
+    row = reader.one("SELECT min(timer_ms) FROM holds WHERE state = 'OPEN' AND timer_ms IS NOT NULL")
+    return None if row is None else row[0]
+
+
+def count_expired(reader: Reader, task_id: str) -> int:
+    """How many open holds of a task have passed their deadline."""
+    row = reader.one("SELECT count(*) FROM holds WHERE task_id = ? AND state = 'OPEN' AND expired", (task_id,))
+    assert row is not None
+    return int(row[0])
 
 
 def page(

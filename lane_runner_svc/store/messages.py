@@ -109,6 +109,11 @@ def end_waiting(uow: UnitOfWork, task_id: str, state: str) -> None:
     uow.execute(f"UPDATE messages SET state = ? WHERE task_id = ? AND {WAITING}", (state, task_id))  # noqa: S608
 
 
+def unpark(uow: UnitOfWork, task_id: str) -> None:
+    """Make what was kept for a task wait for its next worker."""
+    uow.execute("UPDATE messages SET state = 'PENDING' WHERE task_id = ? AND state = 'PARKED'", (task_id,))
+
+
 def return_in_flight(uow: UnitOfWork, task_id: str) -> None:
     """Make what a dead attempt had not acknowledged wait for the next one."""
     uow.execute("UPDATE messages SET state = 'PENDING' WHERE task_id = ? AND state = 'IN_FLIGHT'", (task_id,))

@@ -130,9 +130,62 @@ CREATE TABLE outbox (
 """
 
 
+_PATIENCE = """
+ALTER TABLE tasks ADD COLUMN patience TEXT NOT NULL DEFAULT '[900000, null, []]';
+ALTER TABLE tasks ADD COLUMN on_success TEXT NOT NULL DEFAULT '[]';
+ALTER TABLE tasks ADD COLUMN owner TEXT NOT NULL DEFAULT '';
+ALTER TABLE tasks ADD COLUMN owner_role TEXT NOT NULL DEFAULT '';
+ALTER TABLE tasks ADD COLUMN hook_state TEXT NOT NULL DEFAULT 'NONE'
+    CHECK (hook_state IN ('NONE', 'PENDING', 'DONE', 'FAILED'));
+ALTER TABLE tasks ADD COLUMN hook_tries INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE tasks ADD COLUMN hook_running INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE tasks ADD COLUMN hook_not_before_ms INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE tasks ADD COLUMN hook_summary TEXT NOT NULL DEFAULT '';
+CREATE INDEX tasks_hooks ON tasks (hook_not_before_ms) WHERE hook_state = 'PENDING';
+
+ALTER TABLE holds ADD COLUMN opened_ms INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE holds ADD COLUMN key TEXT NOT NULL DEFAULT '';
+ALTER TABLE holds ADD COLUMN deadline_ms INTEGER;
+ALTER TABLE holds ADD COLUMN expired INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE holds ADD COLUMN reminders INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE holds ADD COLUMN reminder_step INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE holds ADD COLUMN next_reminder_ms INTEGER;
+ALTER TABLE holds ADD COLUMN approvers_told INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE holds ADD COLUMN owed_by TEXT NOT NULL DEFAULT '';
+ALTER TABLE holds ADD COLUMN timer_ms INTEGER;
+CREATE INDEX holds_timers ON holds (timer_ms) WHERE state = 'OPEN' AND timer_ms IS NOT NULL;
+
+CREATE TABLE audit (
+    sequence INTEGER PRIMARY KEY AUTOINCREMENT,
+    wall_ms INTEGER NOT NULL,
+    identity TEXT NOT NULL,
+    role TEXT NOT NULL,
+    action TEXT NOT NULL,
+    task_id TEXT NOT NULL,
+    escalation_id TEXT NOT NULL,
+    request_id TEXT NOT NULL,
+    trace_id TEXT NOT NULL,
+    outcome TEXT NOT NULL
+) STRICT;
+CREATE INDEX audit_by_task ON audit (task_id, sequence);
+CREATE TRIGGER audit_is_not_changed BEFORE UPDATE ON audit BEGIN SELECT RAISE(ABORT, 'the audit is append-only'); END;
+CREATE TRIGGER audit_is_not_deleted BEFORE DELETE ON audit BEGIN SELECT RAISE(ABORT, 'the audit is append-only'); END
+"""
+
+
 @MIGRATIONS()
 def first_tables(db: Database) -> None:
     """Everything the main job needs."""
-    for statement in _TABLES.split(";\n"):
+    _run(db, _TABLES)
+
+
+@MIGRATIONS()
+def patience_hooks_audit(db: Database) -> None:
+    """Timers of holds, on_success commands, owners, the audit."""
+    _run(db, _PATIENCE)
+
+
+def _run(db: Database, statements: str) -> None:
+    for statement in statements.split(";\n"):
         if statement.strip():
             db.execute(statement)

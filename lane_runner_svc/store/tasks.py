@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from typing import Any
 
 from lane_runner_svc.core.states import TERMINAL, State
-from lane_runner_svc.core.task import Author, Outcome, PauseCause, Task
+from lane_runner_svc.core.task import Author, HookState, Outcome, PauseCause, Task
+from lane_runner_svc.core.timers import Approver, Patience
 from lanewarden.errors import Reason, refuse
 from lanewarden.store import Connection, UnitOfWork
 
-_FIXED = ("task_id", "name", "lane", "gates", "spec", "submitted_wall_ms")
+_FIXED = ("task_id", "name", "lane", "gates", "spec", "submitted_wall_ms", "patience", "on_success")
 _COLUMNS = tuple(field.name for field in fields(Task))
 _SELECT = f"SELECT {', '.join(_COLUMNS)} FROM tasks"  # noqa: S608 - the columns are the dataclass's own
 _INSERT = (
@@ -51,9 +53,13 @@ _ATTEMPT_SELECT = f"SELECT {', '.join(_ATTEMPT_COLUMNS)} FROM attempts"  # noqa:
 def _from_row(row: Iterable[Any]) -> Task:
     values: dict[str, Any] = dict(zip(_COLUMNS, row, strict=True))
     values["gates"] = tuple(json.loads(values["gates"]))
+    values["patience"] = _patience(values["patience"])
+    values["on_success"] = tuple(json.loads(values["on_success"]))
     values["state"] = State[values["state"]]
     values["worker_alive"] = bool(values["worker_alive"])
     values["pauses"] = frozenset(PauseCause(cause) for cause in json.loads(values["pauses"]))
+    values["hook_state"] = HookState(values["hook_state"])
+    values["hook_running"] = bool(values["hook_running"])
     values["outcome"] = Outcome(values["outcome"]) if values["outcome"] else None
     values["summary_author"] = Author(values["summary_author"]) if values["summary_author"] else None
     return Task(**values)
@@ -62,15 +68,30 @@ def _from_row(row: Iterable[Any]) -> Task:
 def _to_values(task: Task, names: Iterable[str]) -> list[object]:
     def stored(name: str) -> object:
         value = getattr(task, name)
-        if name == "gates":
+        if name in ("gates", "on_success"):
             return json.dumps(value)
+        if isinstance(value, Patience):
+            return json.dumps(
+                [value.reminder_ms, value.deadline_ms, [[each.identity, each.after_ms] for each in value.approvers]]
+            )
         if name == "pauses":
             return json.dumps(sorted(cause.value for cause in value))
-        if isinstance(value, State | Outcome | Author):
+        if isinstance(value, State | Outcome | Author | HookState):
             return value.value
         return value
 
     return [stored(name) for name in names]
+
+
+@functools.lru_cache(maxsize=256)
+def _patience(stored: str) -> Patience:
+    """Most tasks wait alike, so few texts are ever read."""
+    reminder_ms, deadline_ms, approvers = json.loads(stored)
+    return Patience(
+        reminder_ms=reminder_ms,
+        deadline_ms=deadline_ms,
+        approvers=tuple(Approver(identity=identity, after_ms=after_ms) for identity, after_ms in approvers),
+    )
 
 
 def load(reader: Reader, task_id: str) -> Task:
@@ -130,6 +151,21 @@ def page(
     rows = reader.query(sql, (*values, rows_max + 1))
     found = [_from_row(row[:-1]) for row in rows[:rows_max]]
     return found, (rows[rows_max - 1][-1] if len(rows) > rows_max else None)
+
+
+def due_hooks(reader: Reader, now_ms: int) -> tuple[list[Task], int | None]:
+    """Tasks whose on_success command is due and does not run, and when the next one will be."""
+    rows = reader.query(
+        f"{_SELECT} WHERE hook_state = 'PENDING' AND NOT hook_running ORDER BY hook_not_before_ms LIMIT 100"
+    )
+    found = [_from_row(row) for row in rows]
+    due = [task for task in found if task.hook_not_before_ms <= now_ms]
+    return due, min((task.hook_not_before_ms for task in found if task not in due), default=None)
+
+
+def running_hooks(reader: Reader) -> list[Task]:
+    """Tasks whose on_success command was started and has not been seen to end."""
+    return [_from_row(row) for row in reader.query(f"{_SELECT} WHERE hook_running")]
 
 
 def lane_counts(reader: Reader) -> dict[str, dict[str, int]]:

@@ -6,9 +6,10 @@ import hashlib
 from dataclasses import dataclass
 
 from lane_runner_svc.core.completion import Blocker, GateDecision, completion_blockers
+from lane_runner_svc.core.happenings import Claimed, Exited, Launched, LaunchFailed
 from lane_runner_svc.core.holds import HoldState
 from lane_runner_svc.core.states import State
-from lane_runner_svc.core.task import Claimed, Exit, Exited, ExitKind, Launched, LaunchFailed, Task
+from lane_runner_svc.core.task import Exit, ExitKind, Task
 from lane_runner_svc.store import holds, messages, tasks
 from lane_runner_svc.store.tasks import Attempt, Reader
 from lane_runner_svc.work.session import AttemptRef, Session

@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from lane_runner_svc.core import timers
 from lane_runner_svc.core.completion import GateDecision
+from lane_runner_svc.core.happenings import HoldOpened, HoldReleased
 from lane_runner_svc.core.holds import Actor, Hold, HoldState, Ruling, check_ruling, escalation_id, release, stamp
 from lane_runner_svc.core.states import State
-from lane_runner_svc.core.task import HoldOpened, HoldReleased, Task, ended
+from lane_runner_svc.core.task import Task, ended
 from lane_runner_svc.store import holds, messages, tasks
 from lane_runner_svc.store.messages import StoredMessage
 from lane_runner_svc.work.attempts import current
 from lane_runner_svc.work.session import AttemptRef, Session
+from lane_runner_svc.work.timers import unpark
 from lanewarden.errors import Reason, Refusal, invalid, refuse
 from lanewarden.walltime import rfc3339
 
@@ -21,7 +24,13 @@ WAITING_MAX = 1_000
 
 
 def escalate(
-    session: Session, ref: AttemptRef, *, question: str, options: Sequence[tuple[str, str]], expects_reply: bool
+    session: Session,
+    ref: AttemptRef,
+    *,
+    question: str,
+    options: Sequence[tuple[str, str]],
+    expects_reply: bool,
+    key: str = "",
 ) -> tuple[Hold, Task]:
     """Store what the worker asks or tells; with ``expects_reply`` its task is HELD from this commit on.
 
@@ -51,7 +60,10 @@ def escalate(
         options=tuple(options),
         state=HoldState.OPEN if expects_reply else HoldState.NONE,
         opened_wall_ms=session.now.wall_ms,
+        key=key,
     )
+    if expects_reply:
+        hold = timers.begin(hold, task.patience, session.now.steady_ms)
     holds.insert(session.uow, hold)
     session.touch_hold(hold.escalation_id, new=True)
     if expects_reply:
@@ -67,7 +79,8 @@ def acknowledge(session: Session, *, escalation: str, by: Actor, expected_by_wal
     """
     hold = holds.load(session.uow, escalation)
     stamped = stamp(hold, by=by, wall_ms=session.now.wall_ms, expected_by_wall_ms=expected_by_wall_ms, note=note)
-    return session.save_hold(stamped)
+    task = tasks.load(session.uow, hold.task_id)
+    return session.save_hold(timers.restart_reminders(stamped, task.patience, session.now.steady_ms))
 
 
 def rule(session: Session, ruling: Ruling, *, named_task_id: str) -> tuple[StoredMessage, Task]:
@@ -88,6 +101,7 @@ def rule(session: Session, ruling: Ruling, *, named_task_id: str) -> tuple[Store
     released = release(hold, ruling)
     message = _send(session, task, ruling.ruling_id, "RULING", "", ruling.ruled_by, hold.escalation_id)
     session.save_hold(released)
+    task = unpark(session, task)
     for gate in ruling.ratifies:
         note = f"ratified by ruling {ruling.ruling_id}"
         decision = GateDecision.APPROVED

@@ -8,9 +8,11 @@ from operator import attrgetter
 from random import Random
 from typing import Final
 
+from lane_runner_svc.core.happenings import Happening, transition
 from lane_runner_svc.core.holds import Hold, HoldState
-from lane_runner_svc.core.task import Effect, Happening, Now, Task, transition
-from lane_runner_svc.store import holds, messages, tasks
+from lane_runner_svc.core.task import Effect, Now, Task
+from lane_runner_svc.store import audit, holds, messages, tasks
+from lane_runner_svc.store.audit import Deed
 from lanewarden.hub import Topic
 from lanewarden.store import UnitOfWork
 
@@ -43,6 +45,8 @@ class Session:
     changed: dict[Topic, None] = field(default_factory=dict)
     stops: list[AttemptRef] = field(default_factory=list)
     completed: list[AttemptRef] = field(default_factory=list)
+    note: str = ""
+    """What the audit adds to the name of the action, such as who owned a task before."""
 
     def happen(self, task: Task, happening: Happening) -> Task:
         """Judge a happening, store the task as it is then, and carry out the effects that belong to the transaction."""
@@ -80,6 +84,11 @@ class Session:
         if topic not in self.changed:
             self.changed[topic] = None
             self._mark("new_escalation" if new else "escalation", escalation_id)
+
+    def record(self, deed: Deed, outcome: str) -> None:
+        """Add an entry to the audit."""
+        action = f"{deed.action} {self.note}".rstrip()
+        audit.record(self.uow, deed, action=action, outcome=outcome, wall_ms=self.now.wall_ms)
 
     def after_commit(self, tell: Callable[[Session], None]) -> None:
         """Have the runner told of this session once it is durable."""

@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from lane_runner_svc.core.completion import GateDecision
+from lane_runner_svc.core.happenings import CancelAsked, CompleteAsked
 from lane_runner_svc.core.holds import Actor
-from lane_runner_svc.core.task import CancelAsked, CompleteAsked, Outcome, PauseCause, Task, clipped, ended
+from lane_runner_svc.core.task import Outcome, PauseCause, Task, clipped, ended
+from lane_runner_svc.core.timers import Patience
 from lane_runner_svc.store import holds, tasks
 from lane_runner_svc.work.attempts import blockers, current
 from lane_runner_svc.work.session import AttemptRef, Session
@@ -28,10 +30,12 @@ class Submission:
     stop_grace_ms: int
     premature_exits_max: int
     launch_failures_max: int
+    patience: Patience = Patience()
+    on_success: tuple[str, ...] = ()
 
 
-def submit(session: Session, submission: Submission) -> Task:
-    """Store a task and queue it in its lane."""
+def submit(session: Session, submission: Submission, owner: Actor) -> Task:
+    """Store a task and queue it in its lane; ``owner`` answers for it."""
     task = Task(
         # Letters that people can read to each other, none of which spell a word.
         task_id="t" + "".join(session.random.choices(_ID_ALPHABET, k=_ID_LENGTH)),
@@ -42,6 +46,10 @@ def submit(session: Session, submission: Submission) -> Task:
         stop_grace_ms=submission.stop_grace_ms,
         premature_exits_max=submission.premature_exits_max,
         launch_failures_max=submission.launch_failures_max,
+        patience=submission.patience,
+        on_success=submission.on_success,
+        owner=owner.identity,
+        owner_role=owner.role,
         submitted_wall_ms=session.now.wall_ms,
     )
     tasks.insert(session.uow, task)
@@ -70,13 +78,16 @@ def pause(session: Session, task_id: str) -> Task:
     return _set_pauses(session, task_id, add=PauseCause.OPERATOR)
 
 
-def resume(session: Session, task_id: str) -> Task:
-    """Clear the operator's pause and no other.
+def resume(session: Session, task_id: str, cause: PauseCause = PauseCause.OPERATOR) -> Task:
+    """Clear one cause of a pause and no other.
 
     Raises:
-        Refusal: TASK_UNKNOWN, TASK_TERMINAL or TASK_SETTLED.
+        Refusal: TASK_UNKNOWN, TASK_TERMINAL or TASK_SETTLED; REQUEST_INVALID for a passed deadline, which only a ruling or
+            another deadline clears.
     """
-    return _set_pauses(session, task_id, remove=PauseCause.OPERATOR)
+    if cause is PauseCause.HOLD_DEADLINE:
+        raise invalid(("cause", "a passed deadline is cleared by a ruling on the hold, or by ExtendHold"))
+    return _set_pauses(session, task_id, remove=cause)
 
 
 def _set_pauses(

@@ -14,9 +14,10 @@ from typing import Any
 import pytest
 
 from lane_runner_svc import emitters
+from lane_runner_svc.core.happenings import HoldReleased
 from lane_runner_svc.core.holds import HoldState, Ruling
 from lane_runner_svc.core.states import State
-from lane_runner_svc.core.task import HoldReleased, Task
+from lane_runner_svc.core.task import Task
 from lane_runner_svc.runner import Runner
 from lane_runner_svc.store import holds, tasks
 from lane_runner_svc.store.messages import StoredMessage

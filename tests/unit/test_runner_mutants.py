@@ -13,8 +13,9 @@ from typing import Any
 import pytest
 
 from lane_runner_svc.core import holds as core_holds
+from lane_runner_svc.core.happenings import Exited, HoldOpened, HoldReleased
 from lane_runner_svc.core.holds import Actor, Decision, Hold, HoldState, Ruling
-from lane_runner_svc.core.task import Exited, HoldOpened, HoldReleased, Task
+from lane_runner_svc.core.task import Task
 from lane_runner_svc.store import holds, tasks
 from lane_runner_svc.work import attempts, inbox
 from lane_runner_svc.work import tasks as task_work

@@ -6,26 +6,21 @@ import itertools
 
 import pytest
 
-from lane_runner_svc.core.holds import Actor
-from lane_runner_svc.core.states import TABLE, TERMINAL, Event, IllegalTransitionError, State, after, chart
-from lane_runner_svc.core.task import (
-    Author,
+from lane_runner_svc.core.happenings import (
     CancelAsked,
     Claimed,
     CompleteAsked,
-    Exit,
     Exited,
-    ExitKind,
     Happening,
     HoldOpened,
     HoldReleased,
     Launched,
     LaunchFailed,
-    Now,
-    Outcome,
-    Task,
     transition,
 )
+from lane_runner_svc.core.holds import Actor
+from lane_runner_svc.core.states import TABLE, TERMINAL, Event, IllegalTransitionError, State, after, chart
+from lane_runner_svc.core.task import Author, Exit, ExitKind, Now, Outcome, Task
 from lanewarden.errors import Reason, Refusal
 
 EXPECTED = """

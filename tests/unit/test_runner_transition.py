@@ -11,26 +11,28 @@ from hypothesis import strategies as st
 
 from lane_runner_svc.core.budget import BACKOFF_FIRST_MS, BACKOFF_MAX_MS, backoff_ms
 from lane_runner_svc.core.completion import Blocker
+from lane_runner_svc.core.happenings import (
+    CancelAsked,
+    Claimed,
+    CompleteAsked,
+    Exited,
+    HoldReleased,
+    Launched,
+    LaunchFailed,
+    transition,
+)
 from lane_runner_svc.core.states import State
 from lane_runner_svc.core.task import (
     SUMMARY_BYTES_MAX,
     Author,
-    CancelAsked,
-    Claimed,
-    CompleteAsked,
     Effect,
     Exit,
-    Exited,
     ExitKind,
-    HoldReleased,
-    Launched,
-    LaunchFailed,
     Outcome,
     PauseCause,
     Step,
     Task,
     clipped,
-    transition,
 )
 from lanewarden.errors import Reason, Refusal
 from tests.unit.test_runner_states import NOW, OPERATOR, task

@@ -1,0 +1,54 @@
+"""Units of work about a task's further lives: retry, reopen, take over."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from lane_runner_svc.core import lives
+from lane_runner_svc.core.holds import Actor
+from lane_runner_svc.core.states import IllegalTransitionError
+from lane_runner_svc.core.task import Task, ended, illegal
+from lane_runner_svc.store import messages, tasks
+from lane_runner_svc.work.session import Session
+
+
+def retry(session: Session, task_id: str) -> Task:
+    """Another attempt in the same epoch; a held task stays held.
+
+    Raises:
+        Refusal: TASK_UNKNOWN; TASK_TERMINAL or TASK_SETTLED unless it FAILED.
+    """
+    return _relive(session, task_id, lives.retry)
+
+
+def reopen(session: Session, task_id: str) -> Task:
+    """The next epoch of a task that has ended; what was parked for it is delivered in it.
+
+    Raises:
+        Refusal: TASK_UNKNOWN, ILLEGAL_TRANSITION when it has not ended.
+    """
+    reopened = _relive(session, task_id, lives.reopen)
+    messages.unpark(session.uow, task_id)
+    return reopened
+
+
+def _relive(session: Session, task_id: str, life: Callable[[Task], Task]) -> Task:
+    task = tasks.load(session.uow, task_id)
+    try:
+        return session.save(task, life(task))
+    except IllegalTransitionError as error:
+        raise illegal(task, error) from None
+
+
+def take_over(session: Session, task_id: str, by: Actor) -> tuple[Task, Actor]:
+    """Make ``by`` the owner and launch nothing new; returns the task and who owned it before.
+
+    Raises:
+        Refusal: TASK_UNKNOWN, TASK_TERMINAL or TASK_SETTLED.
+    """
+    task = tasks.load(session.uow, task_id)
+    if task.terminal:
+        raise ended(task)
+    before = Actor(identity=task.owner, role=task.owner_role)
+    session.note = f"from {before.identity}"
+    return session.save(task, lives.take_over(task, by)), before
