@@ -107,10 +107,18 @@ class Worker:
         )
 
     def escalate(
-        self, question: str, *, options: Mapping[str, str] | None = None, expects_reply: bool | None = None
+        self,
+        question: str,
+        *,
+        options: Mapping[str, str] | None = None,
+        expects_reply: bool | None = None,
+        key: str = "",
     ) -> Escalation:
         """Ask, or give notice. ``options`` maps the key of an answer to what it means; with options a reply is expected
         unless said otherwise. After the return the question is stored, and the worker may wait or exit.
+
+        ``key`` is the worker's own name for the question: people see it, and a later attempt finds it in the
+        assignment's holds. It makes nothing one: two questions with the same key are two.
 
         Raises:
             Refusal: TOO_LARGE, REQUEST_INVALID, LIMIT_REACHED, ATTEMPT_STALE, or what :mod:`lanewarden.errors` lists.
@@ -121,6 +129,7 @@ class Worker:
             question=question,
             options=[escalation_pb2.Option(key=key, text=text) for key, text in (options or {}).items()],
             expects_reply=reply,
+            key=key,
         )
         return escalation_of(self._unary("Escalate", request).escalation)
 

@@ -10,12 +10,13 @@ from lanewarden.v1 import escalation_pb2, message_pb2, task_pb2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Escalation:
-    """A stored question or notice; ``question`` is as it was asked."""
+    """A stored question or notice; ``question`` and ``key`` are as they were given."""
 
     escalation_id: str
     question: str
     expects_reply: bool
     hold_state: str
+    key: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,6 +76,7 @@ def escalation_of(stored: escalation_pb2.Escalation) -> Escalation:
         question=stored.question,
         expects_reply=stored.expects_reply,
         hold_state=enum_word(escalation_pb2.HoldState, stored.hold_state),
+        key=stored.key,
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -18,7 +19,9 @@ from lanewarden.cli.state import Endpoints, StateDir
 from lanewarden.errors import Reason, refuse
 from lanewarden.server import Call, Server
 from lanewarden.v1 import (
+    audit_pb2,
     escalation_pb2,
+    lane_runner_service_pb2,
     message_pb2,
     operator_service_pb2,
     task_pb2,
@@ -28,6 +31,7 @@ from lanewarden.v1 import (
 
 pb = operator_service_pb2
 OPERATOR = pb.DESCRIPTOR.services_by_name["OperatorService"]
+LANE_RUNNER = lane_runner_service_pb2.DESCRIPTOR.services_by_name["LaneRunnerService"]
 WRITE_TRACE = write_trace_service_pb2.DESCRIPTOR.services_by_name["WriteTraceService"]
 WORKER = worker_service_pb2.DESCRIPTOR.services_by_name["WorkerService"]
 
@@ -54,6 +58,14 @@ def hold(escalation_id: str, **fields: Any) -> escalation_pb2.Escalation:
     return escalation_pb2.Escalation(**{**defaults, **fields})
 
 
+def entry(action: str, *, seconds: int = 0) -> audit_pb2.AuditEntry:
+    """What ada did, at a time."""
+    done = audit_pb2.AuditEntry(action=action, outcome="OK", task_id="tabc1")
+    done.actor.CopyFrom(task_pb2.Actor(identity="ada", role="operator"))
+    done.at.FromSeconds(seconds)
+    return done
+
+
 @dataclass
 class FakeOperator:
     """OperatorService over two lists; keeps the requests that it got, and refuses what ``refusals`` names."""
@@ -64,6 +76,12 @@ class FakeOperator:
     refusals: dict[str, Exception] = field(default_factory=dict)
     delivery: Any = escalation_pb2.DELIVERY_STATE_PENDING
     blockers: list[task_pb2.Blocker] = field(default_factory=list)
+    notifications: list[pb.Notification] = field(default_factory=list)
+    audit: list[audit_pb2.AuditEntry] = field(default_factory=lambda: [entry("Steer ruling APPROVE")])
+    ending: list[task_pb2.Task] = field(
+        default_factory=lambda: [task("t-new", state=task_pb2.TASK_STATE_FAILED, summary="it broke")]
+    )
+    """What a watch shows after RUNNING and HELD."""
 
     def _got(self, name: str, request: Any) -> None:
         self.requests.append(request)
@@ -142,11 +160,10 @@ class FakeOperator:
 
     async def WatchTasks(self, request: Any, call: Call) -> AsyncIterator[Any]:
         self._got("WatchTasks", request)
-        for state in (task_pb2.TASK_STATE_RUNNING, task_pb2.TASK_STATE_HELD, task_pb2.TASK_STATE_FAILED):
-            holds = [each.escalation_id for each in self.escalations] if state == task_pb2.TASK_STATE_HELD else []
-            yield pb.OperatorServiceWatchTasksResponse(
-                task=task(request.task_id, state=state, open_holds=holds, summary="it broke")
-            )
+        holds = [each.escalation_id for each in self.escalations]
+        held = task(request.task_id, state=task_pb2.TASK_STATE_HELD, open_holds=holds)
+        for each in (task(request.task_id), held, *self.ending):
+            yield pb.OperatorServiceWatchTasksResponse(task=each)
 
     async def WatchInbox(self, request: Any, call: Call) -> AsyncIterator[Any]:
         self._got("WatchInbox", request)
@@ -162,8 +179,49 @@ class FakeOperator:
 
     async def ListAudit(self, request: Any, call: Call) -> Any:
         self._got("ListAudit", request)
-        actor = task_pb2.Actor(identity="ada", role="operator")
-        return pb.ListAuditResponse(entries=[pb.AuditEntry(actor=actor, action="Steer ruling APPROVE", outcome="OK")])
+        return pb.ListAuditResponse(entries=self.audit)
+
+    async def RetryTask(self, request: Any, call: Call) -> Any:
+        self._got("RetryTask", request)
+        return pb.OperatorServiceRetryTaskResponse(task=self._task(request.task_id))
+
+    async def ReopenTask(self, request: Any, call: Call) -> Any:
+        self._got("ReopenTask", request)
+        return pb.OperatorServiceReopenTaskResponse(task=self._task(request.task_id))
+
+    async def TakeOver(self, request: Any, call: Call) -> Any:
+        self._got("TakeOver", request)
+        taken = task_pb2.Task()
+        taken.CopyFrom(self._task(request.task_id))
+        before = task_pb2.Actor()
+        before.CopyFrom(taken.owner)
+        taken.owner.CopyFrom(task_pb2.Actor(identity="ada", role="operator"))
+        taken.pauses.append(task_pb2.PAUSE_CAUSE_TAKEOVER)
+        return pb.TakeOverResponse(task=taken, previous_owner=before)
+
+    async def ExtendHold(self, request: Any, call: Call) -> Any:
+        self._got("ExtendHold", request)
+        extended = hold(request.escalation_id)
+        extended.deadline_at.FromSeconds(int(time.time()) + request.deadline.seconds)
+        return pb.OperatorServiceExtendHoldResponse(escalation=extended)
+
+    async def ListNotifications(self, request: Any, call: Call) -> Any:
+        self._got("ListNotifications", request)
+        at = int(request.page_token or 0)
+        token = str(at + 1) if at + 1 < len(self.notifications) else ""
+        return pb.ListNotificationsResponse(notifications=self.notifications[at : at + 1], next_page_token=token)
+
+
+@dataclass
+class FakeRunner:
+    """LaneRunnerService as far as the command line asks it directly."""
+
+    audit: list[audit_pb2.AuditEntry] = field(default_factory=list)
+    requests: list[Any] = field(default_factory=list)
+
+    async def ListAudit(self, request: Any, call: Call) -> Any:
+        self.requests.append(request)
+        return lane_runner_service_pb2.LaneRunnerServiceListAuditResponse(entries=self.audit)
 
 
 class FakeLedger:
@@ -209,6 +267,7 @@ class Desk:
 
     state: StateDir
     operator: FakeOperator
+    runner: FakeRunner
     ledger: FakeLedger
     capture: pytest.CaptureFixture[bytes]
 
@@ -227,12 +286,13 @@ class Desk:
 @contextmanager
 def desk(path: Path, capture: pytest.CaptureFixture[bytes]) -> Iterator[Desk]:
     """Stand-ins that answer, and the files that say where."""
-    operator, ledger = FakeOperator(), FakeLedger()
+    operator, runner, ledger = FakeOperator(), FakeRunner(), FakeLedger()
     credentials = Credentials.ensure(path / "credentials")
 
     async def setup() -> tuple[int, Server]:
         server = Server(name="fake", authenticator=credentials.authenticator())
         server.add(OPERATOR, operator)
+        server.add(LANE_RUNNER, runner)
         server.add(WRITE_TRACE, ledger)
         port = await server.bind_tcp("127.0.0.1", 0)
         await server.start()
@@ -241,7 +301,7 @@ def desk(path: Path, capture: pytest.CaptureFixture[bytes]) -> Iterator[Desk]:
     with in_thread(setup) as port:
         address = f"127.0.0.1:{port}"
         Endpoints(supervisor=address, runner=address).save(path / "endpoints.json")
-        yield Desk(StateDir(path), operator, ledger, capture)
+        yield Desk(StateDir(path), operator, runner, ledger, capture)
 
 
 class OneWorker:

@@ -51,7 +51,7 @@ def send(state: StateDir, task: str, message: str, as_json: bool) -> int:
 @click.pass_obj
 def cancel(state: StateDir, task: str, cause: str, as_json: bool) -> int:
     """End a task; approves nothing."""
-    return _change(
+    return change(
         state,
         task,
         as_json,
@@ -67,7 +67,7 @@ def cancel(state: StateDir, task: str, cause: str, as_json: bool) -> int:
 @click.pass_obj
 def pause(state: StateDir, task: str, as_json: bool) -> int:
     """Launch nothing of a task until it is resumed."""
-    return _change(
+    return change(
         state,
         task,
         as_json,
@@ -79,16 +79,18 @@ def pause(state: StateDir, task: str, as_json: bool) -> int:
 
 @click.command()
 @click.argument("task")
+@click.option("--takeover", is_flag=True, help="Give back a task that was taken over; the operator's pause stays.")
 @json_option
 @click.pass_obj
-def resume(state: StateDir, task: str, as_json: bool) -> int:
-    """Clear the operator's pause of a task."""
-    return _change(
+def resume(state: StateDir, task: str, takeover: bool, as_json: bool) -> int:
+    """Clear the operator's pause of a task, or a takeover."""
+    cause = task_pb2.PAUSE_CAUSE_TAKEOVER if takeover else task_pb2.PAUSE_CAUSE_OPERATOR
+    return change(
         state,
         task,
         as_json,
         lambda stub, request_id, task_id: stub.ResumeTask(
-            pb.OperatorServiceResumeTaskRequest(request_id=request_id, task_id=task_id)
+            pb.OperatorServiceResumeTaskRequest(request_id=request_id, task_id=task_id, cause=cause)
         ),
     )
 
@@ -102,7 +104,7 @@ def resume(state: StateDir, task: str, as_json: bool) -> int:
 @click.pass_obj
 def gate(state: StateDir, task: str, gate: str, decision: str, message: str, as_json: bool) -> int:
     """Record the review of a gate."""
-    return _change(
+    return change(
         state,
         task,
         as_json,
@@ -114,7 +116,7 @@ def gate(state: StateDir, task: str, gate: str, decision: str, message: str, as_
     )
 
 
-def _change(state: StateDir, task: str, as_json: bool, send: Callable[[Any, str, str], Any]) -> int:
+def change(state: StateDir, task: str, as_json: bool, send: Callable[[Any, str, str], Any]) -> int:
     """Send a command about a task and print the task as it is then."""
     with operator(state) as stub:
         changed: task_pb2.Task = send(stub, str(uuid4()), resolve.task_id(stub, task)).task

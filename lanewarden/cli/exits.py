@@ -26,7 +26,7 @@ class Exit(enum.IntEnum):
 
 MEANINGS: Final[Mapping[Exit, str]] = {
     Exit.DONE: "done; the task succeeded; the ruling is approve or choose",
-    Exit.FAILED: "the task failed, was canceled or settled; `check` found blockers; `doctor` found a fault",
+    Exit.FAILED: "the task or its on_success command failed; it was canceled or settled; `check` or `doctor` found a fault",
     Exit.USAGE: "the input cannot be used: a wrong argument, an ambiguous id, a text over its limit",
     Exit.NOT_UP: "the services are not up, cannot be reached, or cannot be started",
     Exit.REFUSED: "a service refused; the line says `REASON: sentence`",

@@ -9,12 +9,12 @@ import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from typing import Any, Final
 
+from lanewarden.cli import views
 from lanewarden.cli.connect import OPERATOR, operator_async
 from lanewarden.cli.logs import Position, write_output
 from lanewarden.cli.settings import default_state_dir
 from lanewarden.cli.state import NotUp, StateDir
 from lanewarden.cli.terminal import complain, lines
-from lanewarden.cli.views import how_to_rule
 from lanewarden.errors import Code, Refusal
 from lanewarden.v1 import operator_service_pb2 as pb
 from lanewarden.v1 import task_pb2
@@ -41,8 +41,13 @@ def command(state: StateDir) -> str:
     return f"lanewarden --state-dir {shlex.quote(str(state.path))}" if elsewhere else "lanewarden"
 
 
+def over(task: task_pb2.Task) -> bool:
+    """Whether a task has ended, and its on_success command with it."""
+    return task.state in TERMINAL and task.on_success.state != task_pb2.HOOK_STATE_PENDING
+
+
 async def follow(state: StateDir, task_id: str) -> task_pb2.Task:
-    """Print what the task does; return it when it is over.
+    """Print what the task does, and its on_success command after it; return it when it is :func:`over`.
 
     Raises:
         NotUp: the services could not be reached for UNREACHABLE_SECONDS_MAX; the task itself goes on.
@@ -59,6 +64,7 @@ async def follow(state: StateDir, task_id: str) -> task_pb2.Task:
 
 async def _watch(state: StateDir, task_id: str) -> task_pb2.Task:
     shown: tuple[Any, ...] = ()
+    hook_shown = ""
     asked: set[str] = set()
     request = pb.OperatorServiceWatchTasksRequest(task_id=task_id)
     async with contextlib.aclosing(_again(state, lambda stub: stub.WatchTasks(request))) as responses:
@@ -72,7 +78,10 @@ async def _watch(state: StateDir, task_id: str) -> task_pb2.Task:
                 if escalation_id not in asked:
                     asked.add(escalation_id)
                     await _ask(state, stub, escalation_id)
-            if task.state in TERMINAL:
+            if task.on_success.state and (hook := views.on_success(task)) != hook_shown:
+                hook_shown = hook
+                complain(f"lanewarden: on_success {hook}")
+            if over(task):
                 return task
     raise AssertionError("the watch goes on until the task is over")
 
@@ -123,8 +132,10 @@ async def _ask(state: StateDir, stub: Any, escalation_id: str) -> None:
         return
     for line in lines(response.escalation.question):
         complain(f"  | {line}")
-    complain("lanewarden: to answer, in another terminal:")
-    for line in how_to_rule(response.escalation, command(state)):
+    due, owed_by = views.due(response.escalation), response.escalation.owed_by
+    facts = [f"owed by {owed_by}" if owed_by else "", f"due {due}" if due else ""]
+    complain(f"lanewarden: to answer, in another terminal{''.join(f', {fact}' for fact in facts if fact)}:")
+    for line in views.how_to_rule(response.escalation, command(state)):
         complain(f"    {line}")
 
 
@@ -133,7 +144,7 @@ def _happened(task: task_pb2.Task) -> str:
     if task.state in TERMINAL:
         return f"{word}: {task.summary}"
     attempt = f" (attempt {task.attempt})" if task.attempt else ""
-    paused = ", paused" if task.pauses else ""
+    paused = "".join(f", {cause}" for cause in views.pauses(task))
     if task.state == task_pb2.TASK_STATE_HELD:
         where = "its worker waits" if task.worker_alive else "its worker has exited; the ruling starts it again"
         return f"held{attempt}{paused}; {where}"

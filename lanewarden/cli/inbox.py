@@ -51,7 +51,7 @@ def _watch(stub: Any, as_json: bool) -> None:
             write_json(views.document(each))
         else:
             row = views.escalation_rows([each])[0]
-            click.echo("  ".join(one_line(cell) for cell in row))
+            click.echo("  ".join(one_line(cell) for cell in row if cell))
             if each.hold_state == escalation_pb2.HOLD_STATE_OPEN:
                 for line in views.how_to_rule(each):
                     click.echo(f"    {line}")

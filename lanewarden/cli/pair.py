@@ -7,7 +7,7 @@ import json
 import os
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from grpc_health.v1 import health_pb2
@@ -66,9 +66,17 @@ def choose_port(port: int, before: str = "") -> int:
 
 
 class Pair:
-    """A supervisor and a lane runner in one state directory, which the caller has locked."""
+    """A supervisor and a lane runner in one state directory, which the caller has locked; ``sinks`` tell people."""
 
-    def __init__(self, state: StateDir, endpoints: Endpoints, *, lanes: int, say: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        state: StateDir,
+        endpoints: Endpoints,
+        *,
+        lanes: int,
+        sinks: Sequence[str],
+        say: Callable[[str], None],
+    ) -> None:
         self._state = state
         self._say = say
         self._since = time.time()
@@ -79,9 +87,14 @@ class Pair:
             ServiceSpec(
                 name="supervisor",
                 module="supervisor_svc",
-                arguments=(*shared, "--state-dir", str(state.supervisor), "--listen-port", _port(endpoints.supervisor)),
+                arguments=(
+                    *shared,
+                    *("--state-dir", str(state.supervisor), "--listen-port", _port(endpoints.supervisor)),
+                    *(word for sink in sinks for word in ("--notify", sink)),
+                ),
                 address=self.endpoints.supervisor,
                 log=state.logs / "supervisor.jsonl",
+                prints=True,  # notifications, where one of the sinks is stdout
             ),
             say,
         )

@@ -1,27 +1,22 @@
-"""``ack``, ``rule`` and ``steer``."""
+"""``ack``, ``rule``, ``extend`` and ``steer``."""
 
 from __future__ import annotations
 
-import re
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final
+from typing import Any
 from uuid import uuid4
 
 import click
 
-from lanewarden.cli import resolve
+from lanewarden.cli import durations, resolve, views
 from lanewarden.cli.connect import operator
 from lanewarden.cli.exits import Exit
 from lanewarden.cli.inbox import json_option
 from lanewarden.cli.state import StateDir
 from lanewarden.cli.terminal import write_json
-from lanewarden.cli.views import document
 from lanewarden.v1 import escalation_pb2
 from lanewarden.v1 import operator_service_pb2 as pb
 from lanewarden.worker_messages import enum_word
-
-_FROM_NOW: Final = re.compile(r"\+(\d{1,6})([smhd])")
-_UNITS: Final = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 
 
 def _moment(ctx: click.Context, param: click.Parameter, value: str | None) -> datetime | None:
@@ -29,8 +24,8 @@ def _moment(ctx: click.Context, param: click.Parameter, value: str | None) -> da
     if value is None:
         return None
     try:
-        if match := _FROM_NOW.fullmatch(value):
-            return datetime.now(UTC) + timedelta(**{_UNITS[match[2]]: int(match[1])})
+        if value.startswith("+"):
+            return datetime.now(UTC) + durations.parse(value[1:])
         return datetime.fromisoformat(value).astimezone(UTC)
     except (ValueError, OverflowError):
         wanted = "ISO 8601 (2030-01-31T17:00) nor from now (+30m, +2h, +1d)"
@@ -96,6 +91,30 @@ def rule(
 
 
 @click.command()
+@click.argument("escalation")
+@click.argument("duration", callback=durations.given)
+@json_option
+@click.pass_obj
+def extend(state: StateDir, escalation: str, duration: timedelta, as_json: bool) -> int:
+    """Move the deadline of an open question to DURATION from now.
+
+    30m, 2h or 1d, from 1 minute to 1 year. A task that the old deadline has parked is parked no longer.
+    """
+    with operator(state) as stub:
+        request = pb.OperatorServiceExtendHoldRequest(
+            request_id=str(uuid4()),
+            escalation_id=resolve.escalation(stub, escalation).escalation_id,
+            deadline=duration,
+        )
+        extended: escalation_pb2.Escalation = stub.ExtendHold(request).escalation
+    if as_json:
+        write_json(views.document(extended))
+    else:
+        click.echo(f"extended {extended.escalation_id}; due {views.deadline(extended)}")
+    return Exit.DONE
+
+
+@click.command()
 @click.argument("task")
 @click.option("-m", "--message", required=True, metavar="TEXT", help="What to tell the worker.")
 @json_option
@@ -115,7 +134,7 @@ def steer(state: StateDir, task: str, message: str, as_json: bool) -> int:
 
 def _report(response: Any, said: str, delivery: escalation_pb2.DeliveryState, as_json: bool) -> None:
     if as_json:
-        write_json(document(response))
+        write_json(views.document(response))
         return
     stored = delivery == escalation_pb2.DELIVERY_STATE_STORED
     where = (

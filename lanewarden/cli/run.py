@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import shlex
+from datetime import timedelta
 from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
 import click
 
+from lanewarden.cli import durations
 from lanewarden.cli.background import ensure_up
 from lanewarden.cli.connect import operator
 from lanewarden.cli.exits import Exit
@@ -30,6 +34,31 @@ def _variables(ctx: click.Context, param: click.Parameter, values: tuple[str, ..
     return found
 
 
+def _approvers(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> list[task_pb2.Approver]:
+    """NAME or NAME=DELAY, repeated, in order."""
+    found = []
+    for value in values:
+        name, equals, delay = value.partition("=")
+        if not name:
+            raise click.BadParameter(f"{value!r} is not NAME or NAME=DELAY", ctx, param)
+        after = durations.given(ctx, param, delay if equals else None)
+        found.append(task_pb2.Approver(identity=name, after=after))
+    return found
+
+
+def _words(ctx: click.Context, param: click.Parameter, value: str | None) -> list[str]:
+    """A command in one argument, taken apart as a shell would, and as little else of one."""
+    if value is None:
+        return []
+    try:
+        words = shlex.split(value)
+    except ValueError:
+        raise click.BadParameter(f"{value!r} has a quotation mark without its other half", ctx, param) from None
+    if not words:
+        raise click.BadParameter("there is no command in it", ctx, param)
+    return words
+
+
 @click.command(context_settings={"allow_interspersed_args": False})
 @click.option("--lane", default="", help="The lane (default: the one with the fewest tasks).")
 @click.option("--name", default="", help="A name for people (default: the program's).")
@@ -38,39 +67,45 @@ def _variables(ctx: click.Context, param: click.Parameter, values: tuple[str, ..
 @click.option("--env", "variables", multiple=True, callback=_variables, metavar="K=V", help="A variable; repeatable.")
 @click.option("--detach", is_flag=True, help="Print the task's id and do not follow it.")
 @click.option(
+    "--hold-deadline",
+    callback=durations.given,
+    metavar="D",
+    help="How long a question may wait before the task is parked and people are alerted: 90s, 30m, 2h, 1d "
+    "(default: for ever).",
+)
+@click.option(
+    "--reminder",
+    callback=durations.given,
+    metavar="D",
+    help="When a question first reminds people; then after twice the time, up to 4 h (default 15m).",
+)
+@click.option(
+    "--approver",
+    "approvers",
+    multiple=True,
+    callback=_approvers,
+    metavar="NAME[=D]",
+    help="Who owes the rulings, told D after the question; repeatable, in order.",
+)
+@click.option(
+    "--on-success",
+    callback=_words,
+    metavar="CMD",
+    help="A command to run once the task has succeeded, such as a merge.",
+)
+@click.option(
     "--stop-grace", type=click.FloatRange(0, 600), metavar="S", help="From SIGTERM to SIGKILL (default 10 s)."
 )
 @click.option("--premature-exits", type=click.IntRange(0, 100), metavar="N", help="Of its worker, at most (default 3).")
 @click.argument("argv", nargs=-1, required=True, metavar="CMD...", type=click.UNPROCESSED)
 @click.pass_obj
-def run(
-    state: StateDir,
-    lane: str,
-    name: str,
-    gates: tuple[str, ...],
-    cwd: Path | None,
-    variables: dict[str, str],
-    detach: bool,
-    stop_grace: float | None,
-    premature_exits: int | None,
-    argv: tuple[str, ...],
-) -> int:
+def run(state: StateDir, /, detach: bool, **wanted: Any) -> int:
     """Run a command as a task and follow it.
 
     Starts the services in the background if they are not up. Output goes to stdout, what happens to stderr; Ctrl-C stops
-    following, not the task. The exit code is the task's outcome.
+    following, not the task. The exit code is the task's outcome, and that of its on_success command.
     """
-    spec = task_pb2.TaskSpec(
-        name=name,
-        lane=lane,
-        argv=argv,
-        cwd=str((cwd or Path()).absolute()),
-        env={"PATH": search_path(), **variables},
-        gates=gates,
-        premature_exits_max=premature_exits,
-    )
-    if stop_grace is not None:
-        spec.stop_grace.FromMilliseconds(round(stop_grace * 1000))
+    spec = _spec(**wanted)
     ensure_up(state)
     with operator(state) as stub:
         request = pb.OperatorServiceSubmitTaskRequest(request_id=str(uuid4()), spec=spec)
@@ -85,4 +120,38 @@ def run(
     except KeyboardInterrupt:
         complain(f"lanewarden: detached; the task goes on: `{command(state)} logs -f {task_id}`")
         return Exit.INTERRUPTED
+    if ended.on_success.state == task_pb2.HOOK_STATE_FAILED:
+        complain(f"lanewarden: to try its on_success command again: `{command(state)} retry {task_id}`")
+        return Exit.FAILED
     return Exit.DONE if ended.state == task_pb2.TASK_STATE_SUCCEEDED else Exit.FAILED
+
+
+def _spec(
+    *,
+    lane: str,
+    name: str,
+    gates: tuple[str, ...],
+    cwd: Path | None,
+    variables: dict[str, str],
+    hold_deadline: timedelta | None,
+    reminder: timedelta | None,
+    approvers: list[task_pb2.Approver],
+    on_success: list[str],
+    stop_grace: float | None,
+    premature_exits: int | None,
+    argv: tuple[str, ...],
+) -> task_pb2.TaskSpec:
+    return task_pb2.TaskSpec(
+        name=name,
+        lane=lane,
+        argv=argv,
+        cwd=str((cwd or Path()).absolute()),
+        env={"PATH": search_path(), **variables},
+        gates=gates,
+        hold_deadline=hold_deadline,
+        reminder=reminder,
+        approvers=approvers,
+        on_success=on_success,
+        stop_grace=None if stop_grace is None else timedelta(seconds=stop_grace),
+        premature_exits_max=premature_exits,
+    )

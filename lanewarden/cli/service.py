@@ -36,13 +36,17 @@ _PLUMBING: Final = frozenset(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceSpec:
-    """What to run: a module with its arguments, where it listens, where its log goes."""
+    """What to run: a module with its arguments, where it listens, where its log goes.
+
+    ``prints``: its standard output is that of `up`.
+    """
 
     name: str
     module: str
     arguments: tuple[str, ...]
     address: str
     log: Path
+    prints: bool = False
 
 
 class Service:
@@ -122,7 +126,7 @@ class Service:
         self._process = process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-P", tied.__file__, str(os.getpid()), self.spec.module, *self.spec.arguments),
             stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.DEVNULL,
+            stdout=None if self.spec.prints else asyncio.subprocess.DEVNULL,
             stderr=asyncio.subprocess.PIPE,
             start_new_session=True,  # Ctrl-C is for `up`, which then stops the two in their order
         )

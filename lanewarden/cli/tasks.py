@@ -7,7 +7,7 @@ from typing import Final
 
 import click
 
-from lanewarden.cli import resolve, views
+from lanewarden.cli import durations, resolve, views
 from lanewarden.cli.connect import ROWS_MAX, operator, pages
 from lanewarden.cli.exits import Exit
 from lanewarden.cli.inbox import json_option
@@ -64,6 +64,7 @@ def _fields(task: task_pb2.Task) -> list[tuple[str, str]]:
         ("state", views.state(task)),
         ("summary", task.summary),
         ("written by", enum_word(task_pb2.Author, task.summary_author) if task.summary else ""),
+        ("owner", views.person(task.owner)),
         ("lane", f"{spec.lane} of {task.runner_id}"),
         ("command", shlex.join(spec.argv)),
         ("directory", spec.cwd),
@@ -75,11 +76,19 @@ def _fields(task: task_pb2.Task) -> list[tuple[str, str]]:
         ("launch failures", f"{task.launch_failures} in a row" if task.launch_failures else ""),
         ("next launch", views.moment(task.not_before)),
         ("open holds", ", ".join(task.open_holds)),
+        ("hold deadline", durations.exact(spec.hold_deadline.seconds) if spec.HasField("hold_deadline") else ""),
+        ("first reminder", durations.exact(spec.reminder.seconds) if spec.HasField("reminder") else ""),
+        ("approvers", ", ".join(_approver(each) for each in spec.approvers)),
         *((f"gate {gate.gate}", _gate(gate)) for gate in task.gates),
+        ("on success", f"{shlex.join(spec.on_success)}\n{views.on_success(task)}" if spec.on_success else ""),
         ("submitted", views.moment(task.submitted_at)),
         ("finished", views.moment(task.finished_at)),
         ("last seen", views.moment(task.last_seen) if task.runner_unreachable else ""),
     ]
+
+
+def _approver(each: task_pb2.Approver) -> str:
+    return f"{each.identity} after {durations.exact(each.after.seconds)}" if each.after.seconds else each.identity
 
 
 def _premature(task: task_pb2.Task) -> str:

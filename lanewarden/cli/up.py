@@ -21,15 +21,19 @@ DOWN_SECONDS_MAX: Final = 700.0
 """Longer than `up` gives its services."""
 
 _PORT: Final = click.IntRange(0, 65535)
+_SINKS: Final = "Tell people by stdout, webhook:URL, jsonl:PATH or command:PROGRAM ARGS"
 
 
 @click.command()
 @click.option("--lanes", type=click.IntRange(1, LANES_MAX), default=2, show_default=True, help="How many lanes.")
 @click.option("--port-supervisor", type=_PORT, default=SUPERVISOR_PORT, show_default=True, help="Its port; 0 for any.")
 @click.option("--port-runner", type=_PORT, default=RUNNER_PORT, show_default=True, help="Its port; 0 for any.")
+@click.option("--notify", "sinks", multiple=True, metavar="SINK", help=f"{_SINKS}; repeatable.")
 @click.pass_obj
-def up(state: StateDir, lanes: int, port_supervisor: int, port_runner: int) -> int:
+def up(state: StateDir, lanes: int, port_supervisor: int, port_runner: int, sinks: tuple[str, ...]) -> int:
     """Run both services in the foreground.
+
+    What people are told about questions is always written to notifications.jsonl in the state directory as well.
 
     Ends on Ctrl-C, SIGTERM or `lanewarden down`, and stops its workers then; their tasks go on at the next `up`.
     """
@@ -47,7 +51,7 @@ def up(state: StateDir, lanes: int, port_supervisor: int, port_runner: int) -> i
         endpoints = choose_endpoints(state, supervisor_port=port_supervisor, runner_port=port_runner)
 
         async def run() -> None:
-            pair = Pair(state, endpoints, lanes=lanes, say=_say)
+            pair = Pair(state, endpoints, lanes=lanes, sinks=(_own_sink(state), *sinks), say=_say)
             await pair.run(on_ready=lambda: _welcome(state))
 
         asyncio.run(run())
@@ -70,6 +74,10 @@ def down(state: StateDir) -> int:
         raise NotUp(f"not up (state directory {state.path})")
     click.echo("down")
     return Exit.DONE
+
+
+def _own_sink(state: StateDir) -> str:
+    return f"jsonl:{state.path / 'notifications.jsonl'}"
 
 
 def _say(text: str) -> None:

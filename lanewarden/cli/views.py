@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final
 
@@ -12,8 +12,9 @@ from google.protobuf.json_format import MessageToDict
 from google.protobuf.message import Message
 from google.protobuf.timestamp_pb2 import Timestamp
 
+from lanewarden.cli.durations import rough
 from lanewarden.cli.terminal import lines, one_line, write_json
-from lanewarden.v1 import escalation_pb2, operator_service_pb2, task_pb2
+from lanewarden.v1 import audit_pb2, escalation_pb2, task_pb2
 from lanewarden.worker_messages import enum_word
 
 CELL_WIDTH: Final = 60
@@ -58,11 +59,13 @@ def _cell(text: str) -> str:
 
 def age(stamp: Timestamp) -> str:
     """How long ago, in one unit."""
-    seconds = max(0, int(time.time()) - stamp.seconds)
-    for size, unit in ((86_400, "d"), (3_600, "h"), (60, "m")):
-        if seconds >= size:
-            return f"{seconds // size}{unit}"
-    return f"{seconds}s"
+    return rough(int(time.time()) - stamp.seconds)
+
+
+def ahead(stamp: Timestamp) -> str:
+    """How long until then: ``in 59m``, or ``now`` for what is due."""
+    seconds = stamp.seconds - int(time.time())
+    return f"in {rough(seconds)}" if seconds > 0 else "now"
 
 
 def moment(stamp: Timestamp) -> str:
@@ -77,12 +80,32 @@ def person(actor: task_pb2.Actor) -> str:
     return f"{actor.identity} ({actor.role})" if actor.identity else ""
 
 
+_PAUSES: Final[Mapping[int, str]] = {
+    task_pb2.PAUSE_CAUSE_OPERATOR: "paused by an operator",
+    task_pb2.PAUSE_CAUSE_HOLD_DEADLINE: "parked by a hold's deadline",
+    task_pb2.PAUSE_CAUSE_TAKEOVER: "taken over",
+}
+
+
+def pauses(task: task_pb2.Task) -> list[str]:
+    """Why it is not launched, cause by cause."""
+    return [_PAUSES.get(cause) or f"paused by {enum_word(task_pb2.PauseCause, cause)}" for cause in task.pauses]
+
+
 def state(task: task_pb2.Task) -> str:
     """The state with what modifies it."""
-    words = [enum_word(task_pb2.TaskState, task.state)]
-    words += [f"paused by {enum_word(task_pb2.PauseCause, cause)}" for cause in task.pauses]
+    words = [enum_word(task_pb2.TaskState, task.state), *pauses(task)]
+    if task.on_success.state in (task_pb2.HOOK_STATE_PENDING, task_pb2.HOOK_STATE_FAILED):
+        words.append(f"on_success {enum_word(task_pb2.HookState, task.on_success.state)}")
     words += ["as last seen"] if task.runner_unreachable else []
     return ", ".join(words)
+
+
+def on_success(task: task_pb2.Task) -> str:
+    """How far its on_success command has come, and what the last try came to."""
+    hook = task.on_success
+    word = enum_word(task_pb2.HookState, hook.state) if hook.state else "waits for success"
+    return f"{word}: {hook.summary}" if hook.summary else word
 
 
 def progress(task: task_pb2.Task) -> str:
@@ -130,15 +153,45 @@ def ruling_word(ruling: escalation_pb2.Ruling) -> str:
     return f"{enum_word(escalation_pb2.Decision, ruling.decision)} {ruling.option_key}".strip()
 
 
+def due(each: escalation_pb2.Escalation) -> str:
+    """How long until an open hold passes its deadline; empty without one."""
+    if each.hold_state != escalation_pb2.HOLD_STATE_OPEN or not each.HasField("deadline_at"):
+        return ""
+    return "passed" if each.expired else ahead(each.deadline_at)
+
+
+def deadline(each: escalation_pb2.Escalation) -> str:
+    """The deadline in full; empty without one."""
+    left = due(each)
+    return moment(each.deadline_at) + (f" ({left})" if left else "")
+
+
+def reminders(each: escalation_pb2.Escalation) -> str:
+    """How many went out, and when the next one does; empty when there is neither."""
+    coming = each.next_reminder_at
+    words = [f"{each.reminders} sent"] if each.reminders else []
+    words += [f"next {moment(coming)} ({ahead(coming)})"] if coming.seconds else []
+    return ", ".join(words)
+
+
 def escalation_rows(escalations: Iterable[escalation_pb2.Escalation]) -> list[list[str]]:
-    """Rows under ESCALATION TASK LANE AGE STATE QUESTION."""
+    """Rows under ESCALATION TASK LANE AGE DUE OWED BY STATE QUESTION."""
     return [
-        [each.escalation_id, each.task_name, each.lane, age(each.opened_at), escalation_state(each), each.question]
+        [
+            each.escalation_id,
+            each.task_name,
+            each.lane,
+            age(each.opened_at),
+            due(each),
+            each.owed_by,
+            escalation_state(each),
+            each.question,
+        ]
         for each in escalations
     ]
 
 
-ESCALATION_HEADERS: Final = ("ESCALATION", "TASK", "LANE", "AGE", "STATE", "QUESTION")
+ESCALATION_HEADERS: Final = ("ESCALATION", "TASK", "LANE", "AGE", "DUE", "OWED BY", "STATE", "QUESTION")
 
 
 def escalation_fields(each: escalation_pb2.Escalation) -> list[tuple[str, str]]:
@@ -151,7 +204,11 @@ def escalation_fields(each: escalation_pb2.Escalation) -> list[tuple[str, str]]:
         ("task", f"{each.task_id} ({each.task_name}), attempt {each.attempt}, lane {each.lane}"),
         ("state", escalation_state(each)),
         ("opened", f"{moment(each.opened_at)} ({age(each.opened_at)} ago)"),
+        ("deadline", deadline(each)),
+        ("owed by", each.owed_by),
+        ("reminders", reminders(each)),
         ("worker", worker if each.hold_state == escalation_pb2.HOLD_STATE_OPEN else ""),
+        ("key", each.key),
         ("question", each.question),
         *((f"option {option.key}", option.text or "-") for option in each.options),
         ("acked", f"{moment(ack.acked_at)} by {person(ack.acked_by)} {ack.note}".strip() if each.acks else ""),
@@ -175,12 +232,12 @@ def how_to_rule(each: escalation_pb2.Escalation, prefix: str = "lanewarden") -> 
     return [f"{prefix} rule {each.escalation_id} approve|reject|revise -m '...'"]
 
 
-def audit_rows(entries: Iterable[operator_service_pb2.AuditEntry]) -> list[list[str]]:
-    """Rows under AT WHO ACTION ON OUTCOME."""
+def audit_rows(entries: Iterable[tuple[str, audit_pb2.AuditEntry]]) -> list[list[str]]:
+    """Rows under AT SERVICE WHO ACTION ON OUTCOME, of entries with the service that has them."""
     return [
-        [moment(each.at), person(each.actor), each.action, each.escalation_id or each.task_id, each.outcome]
-        for each in entries
+        [moment(each.at), service, person(each.actor), each.action, each.escalation_id or each.task_id, each.outcome]
+        for service, each in entries
     ]
 
 
-AUDIT_HEADERS: Final = ("AT", "WHO", "ACTION", "ON", "OUTCOME")
+AUDIT_HEADERS: Final = ("AT", "SERVICE", "WHO", "ACTION", "ON", "OUTCOME")

@@ -82,6 +82,7 @@ def _escalate(verbs: Any) -> None:
         metavar="KEY=TEXT",
         help="an answer to choose from; repeatable; implies --expects-reply",
     )
+    verb.add_argument("--key", default="", metavar="K", help="your own name for the question, shown to people")
 
 
 def _await(verbs: Any) -> None:

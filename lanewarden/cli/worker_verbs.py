@@ -65,7 +65,9 @@ def _run(given: argparse.Namespace) -> int:
 
 def _escalate(worker: Any, given: argparse.Namespace) -> int:
     options = dict(given.option)
-    asked = worker.escalate(given.text, options=options, expects_reply=given.expects_reply or bool(options))
+    asked = worker.escalate(
+        given.text, options=options, expects_reply=given.expects_reply or bool(options), key=given.key
+    )
     _say({"escalation_id": asked.escalation_id}, given.json, asked.escalation_id)
     return Exit.DONE
 

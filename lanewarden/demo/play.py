@@ -16,6 +16,7 @@ from lanewarden.cli import views
 from lanewarden.cli.connect import operator, pages
 from lanewarden.cli.exits import Exit
 from lanewarden.cli.follow import TERMINAL, command
+from lanewarden.cli.insight import audit_of_runner, audit_of_supervisor, merged
 from lanewarden.cli.settings import search_path
 from lanewarden.cli.state import StateDir
 from lanewarden.cli.terminal import lines, one_line
@@ -183,8 +184,8 @@ class Play:
         views.print_fields(views.escalation_fields(self._escalation(hold.escalation_id)))
         click.echo()
         self._shell("audit --task migrate-orders")
-        audit = pb.ListAuditRequest(task_id=task_id)
-        entries = stage.patiently(pages, self._operator.ListAudit, audit, "entries")
+        audits = [stage.patiently(ask, self._state, task_id) for ask in (audit_of_supervisor, audit_of_runner)]
+        entries = merged(*audits)
         views.print_table(views.AUDIT_HEADERS, views.audit_rows(entries), empty="no entries")
         self._scene("Who wrote to the stores")
         self._shell("writes --window 5m; lanewarden emitters")

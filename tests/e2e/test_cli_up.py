@@ -2,27 +2,19 @@
 
 from __future__ import annotations
 
-import contextlib
-import io
-import json
 import os
 import re
 import signal
 import socket
-import subprocess
 import sys
-import tempfile
-import time
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
-from lanewarden.cli import control, main
 from lanewarden.cli.exits import Exit
 from lanewarden.cli.state import StateDir
+from tests.cli_pair import PATIENCE_SECONDS, Cli, alive, cli_pair, until
 
-PATIENCE_SECONDS = 30.0
 WORKER = """\
 lanewarden() {{ {python} -m lanewarden "$@"; }}
 id=$(lanewarden worker escalate --option keep='leave it' --option drop='drop it' 'Drop the column?') || exit 9
@@ -32,83 +24,10 @@ lanewarden worker complete --summary 'all moved'
 """
 
 
-class Cli:
-    """The command line on a state directory of its own."""
-
-    def __init__(self, state: Path) -> None:
-        self.state = state
-
-    def start(self, *words: str) -> subprocess.Popen[str]:
-        """Start a command."""
-        return subprocess.Popen(
-            [sys.executable, "-m", "lanewarden", "--state-dir", str(self.state), *words],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-
-    def run(self, *words: str) -> tuple[int, str, str]:
-        """Exit code, stdout, stderr of one command; in this process, save for `up`, which takes signals."""
-        if words[0] == "up":
-            started = self.start(*words)
-            out, err = started.communicate(timeout=PATIENCE_SECONDS)
-            return started.returncode, out, err
-        streams = [io.TextIOWrapper(io.BytesIO(), encoding="utf-8", write_through=True) for _ in range(2)]
-        with contextlib.redirect_stdout(streams[0]), contextlib.redirect_stderr(streams[1]):
-            code = main(["--state-dir", str(self.state), *words])
-        out, err = (stream.buffer.getvalue().decode() for stream in streams)  # type: ignore[attr-defined]
-        return code, out, err
-
-    def up(self) -> subprocess.Popen[str]:
-        """An `up` that is ready, on free ports."""
-        started = self.start("up", "--port-supervisor", "0", "--port-runner", "0")
-        until(lambda: self._ready() or started.poll() is not None)
-        assert started.stderr is not None
-        assert started.poll() is None, started.stderr.read()
-        return started
-
-    def _ready(self) -> bool:
-        answer = control.ask(StateDir(self.state), "status")
-        return answer is not None and bool(answer["ready"])
-
-    def json(self, *words: str) -> object:
-        """The document that a command prints."""
-        code, out, err = self.run(*words, "--json")
-        assert code == 0, err
-        return json.loads(out)
-
-
-def until(true: object) -> None:
-    """Return when ``true()`` is; fail at the bound."""
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while not true():  # type: ignore[operator]
-        assert time.monotonic() < deadline, "did not come true in time"
-        time.sleep(0.05)
-
-
-def alive(state: Path) -> list[str]:
-    """Command lines of processes that name the state directory."""
-    found = []
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit() and int(entry.name) != os.getpid():
-            try:
-                line = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
-                where = os.readlink(entry / "cwd")
-            except OSError:
-                continue
-            if str(state) in line or where.startswith(str(state)):
-                found.append(line)
-    return found
-
-
 @pytest.fixture
 def cli() -> Iterator[Cli]:
-    # Not tmp_path: the path of a socket has to be short.
-    with tempfile.TemporaryDirectory(prefix="lw-") as directory:
-        found = Cli(Path(directory) / "s")
+    with cli_pair() as found:
         yield found
-        found.run("down")
-        until(lambda: not alive(found.state))
 
 
 def test_h01_a_task_asks_is_ruled_and_goes_on(cli: Cli) -> None:
@@ -118,7 +37,7 @@ def test_h01_a_task_asks_is_ruled_and_goes_on(cli: Cli) -> None:
     script = WORKER.format(python=sys.executable)
     following = cli.start("run", "--name", "asker", "--", "sh", "-c", script)
     until(lambda: cli.run("inbox")[0] == 0 and cli.json("inbox"))
-    [hold] = cli.json("inbox")  # type: ignore[misc]
+    [hold] = cli.json("inbox")
     assert hold["question"] == "Drop the column?"
     assert cli.run("check", "asker")[0] == Exit.FAILED
     assert cli.run("ack", "asker", "--expect-by", "+30m")[0] == 0
@@ -134,13 +53,13 @@ def test_h01_a_task_asks_is_ruled_and_goes_on(cli: Cli) -> None:
     assert "rule " + hold["escalation_id"] in err
     code, _, err = cli.run("rule", hold["escalation_id"], "approve", "-m", "again")
     assert (code, err.split(":")[0]) == (Exit.REFUSED, "ALREADY_RULED")
-    [task] = cli.json("tasks")  # type: ignore[misc]
+    [task] = cli.json("tasks")
     assert (task["state"], task["summary"]) == ("TASK_STATE_SUCCEEDED", "all moved")
     assert cli.run("check", "asker")[0] == 0
-    actions = [entry["action"] for entry in cli.json("audit", "--task", "asker")]  # type: ignore[attr-defined]
+    actions = [entry["action"] for entry in cli.json("audit", "--task", "asker")]
     assert "Steer ruling CHOOSE" in actions
     writes = cli.json("writes", "--window", "5m")
-    assert [each["unattributed_rows"] for each in writes.values()] == ["0", "0"]  # type: ignore[attr-defined]
+    assert [each["unattributed_rows"] for each in writes.values()] == ["0", "0"]
     assert cli.run("down") == (0, "down\n", "")
     assert not alive(cli.state)
     assert cli.run("down")[0] == Exit.NOT_UP
@@ -173,7 +92,7 @@ def test_run_exits_with_the_outcome_and_refuses_what_cannot_run(cli: Cli) -> Non
     assert cli.run("gate", task_id, "beauty", "approve")[0] == Exit.REFUSED
     assert cli.run("pause", task_id)[0] == cli.run("resume", task_id)[0] == 0
     assert cli.run("cancel", task_id, "--cause", "enough")[0] == 0
-    until(lambda: cli.json("task", task_id)["task"]["state"] == "TASK_STATE_CANCELED")  # type: ignore[index]
+    until(lambda: cli.json("task", task_id)["task"]["state"] == "TASK_STATE_CANCELED")
     up.send_signal(signal.SIGINT)
     out, err = up.communicate(timeout=PATIENCE_SECONDS)
     assert up.returncode == 0, err
@@ -190,7 +109,7 @@ def test_ctrl_c_detaches_and_the_task_goes_on(cli: Cli) -> None:
     _, err = following.communicate(timeout=PATIENCE_SECONDS)
     assert following.returncode == Exit.INTERRUPTED
     assert re.search(r"detached; the task goes on: .* logs -f ", err.splitlines()[-1])
-    assert cli.json("task", "long")["task"]["worker_alive"]  # type: ignore[index]
+    assert cli.json("task", "long")["task"]["worker_alive"]
 
 
 def test_p20_one_up_per_state_directory_and_ports_are_said(cli: Cli) -> None:
@@ -205,7 +124,7 @@ def test_p20_one_up_per_state_directory_and_ports_are_said(cli: Cli) -> None:
         assert (code, len(err.splitlines())) == (Exit.NOT_UP, 1)
         assert f"{port} is in use" in err
     assert first.poll() is None
-    assert cli.json("status")["ready"] is True  # type: ignore[index]
+    assert cli.json("status")["ready"] is True
     assert cli.run("doctor")[0] == 0
 
 
@@ -238,7 +157,7 @@ def test_p04_nothing_is_left_when_up_is_killed(cli: Cli) -> None:
 def test_a_service_that_crashes_is_started_again(cli: Cli) -> None:
     """At the same address, and `status` counts it."""
     cli.up()
-    before = cli.json("status")["services"]["supervisor"]  # type: ignore[index]
+    before = cli.json("status")["services"]["supervisor"]
     os.kill(before["pid"], signal.SIGKILL)
     until(lambda: cli.run("status")[0] == 0 and _supervisor(cli)["restarts"] == 1)
     until(lambda: _supervisor(cli)["health"] == "serving")
@@ -246,5 +165,5 @@ def test_a_service_that_crashes_is_started_again(cli: Cli) -> None:
 
 
 def _supervisor(cli: Cli) -> dict[str, object]:
-    found: dict[str, object] = cli.json("status")["services"]["supervisor"]  # type: ignore[index]
+    found: dict[str, object] = cli.json("status")["services"]["supervisor"]
     return found

@@ -20,10 +20,14 @@ def at(tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> Iterator[De
     with desk(tmp_path, capfdbinary) as found:
         found.operator.tasks += [task("tabc1", "build"), task("tabd2", "deploy"), task("txyz3", "build")]
         found.operator.escalations += [hold("tabc1.1.1.1"), hold("tabd2.1.1.1", task_name="deploy")]
+        found.operator.notifications.append(pb.Notification(kind="opened", sink="jsonl", escalation_id="tabc1.1.1.1"))
         yield found
 
 
-LISTINGS = ["inbox", "tasks", "runners", "audit", "writes", "emitters", "show tabc1.1.1.1", "task tabc1", "check tabc1"]
+LISTINGS = [
+    *("inbox", "tasks", "runners", "audit", "notifications", "writes", "emitters"),
+    *("show tabc1.1.1.1", "task tabc1", "check tabc1"),
+]
 
 
 @pytest.mark.parametrize("words", LISTINGS)
@@ -103,6 +107,9 @@ def test_commands_about_a_task_reach_the_task_that_was_meant(at: Desk) -> None:
         ("cancel", "tabd", "--cause", "late"): pb.OperatorServiceCancelTaskRequest,
         ("pause", "tabd2"): pb.OperatorServicePauseTaskRequest,
         ("resume", "tabd2"): pb.OperatorServiceResumeTaskRequest,
+        ("retry", "deploy"): pb.OperatorServiceRetryTaskRequest,
+        ("reopen", "tabd2"): pb.OperatorServiceReopenTaskRequest,
+        ("takeover", "deploy", "--cause", "ill"): pb.TakeOverRequest,
         ("gate", "deploy", "review", "waive", "-m", "known"): pb.OperatorServiceRecordGateRequest,
     }
     for words, kind in sent.items():
@@ -113,6 +120,7 @@ def test_commands_about_a_task_reach_the_task_that_was_meant(at: Desk) -> None:
         assert len(request.request_id) == 36
     assert at.got(pb.OperatorServiceRecordGateRequest).decision == task_pb2.GATE_DECISION_WAIVED
     assert at.got(pb.OperatorServiceCancelTaskRequest).cause == "late"
+    assert at.got(pb.TakeOverRequest).cause == "ill"
 
 
 def test_check_names_every_blocker_and_exits_1(at: Desk) -> None:

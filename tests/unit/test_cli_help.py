@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -25,6 +27,30 @@ def test_the_exit_codes_of_the_readme_are_those_of_the_table() -> None:
     rows = re.findall(r"^\| (\d+) \| (.+) \|$", readme, flags=re.MULTILINE)
     assert rows == [(str(code.value), meaning) for code, meaning in MEANINGS.items()]
     assert set(MEANINGS) == set(Exit)
+
+
+def test_the_python_of_the_readme_is_that_of_the_example() -> None:
+    """What people copy is what an end-to-end test runs."""
+    root_dir = Path(lanewarden.cli.__file__).parents[2]
+    blocks = re.findall(r"```python\n(.*?)```", (root_dir / "README.md").read_text(encoding="utf-8"), re.DOTALL)
+    assert blocks
+    example = (root_dir / "examples" / "worker.py").read_text(encoding="utf-8")
+    assert all(block in example for block in blocks)
+
+
+def test_the_commands_of_the_readme_are_there() -> None:
+    """Every `lanewarden COMMAND` in it, with its options, is one that `--help` knows."""
+    text = (Path(lanewarden.cli.__file__).parents[2] / "README.md").read_text(encoding="utf-8")
+    found = re.findall(r"(?:^\$ |`)lanewarden ((?:\\\n|[^`\n])*)", text, flags=re.MULTILINE)
+    assert len(found) > 10
+    for words in found:
+        name, *rest = itertools.takewhile(lambda word: word != "--", shlex.split(words.replace("\\\n", " ")))
+        if not name.isalpha() or name == "worker":
+            continue
+        command = root.get_command(click.Context(root), name)
+        assert command is not None, words
+        known = {option for param in command.params for option in param.opts}
+        assert {word for word in rest if word.startswith("-")} <= known, words
 
 
 def test_help_shows_every_command_and_exit_code(capfd: pytest.CaptureFixture[str]) -> None:

@@ -58,7 +58,7 @@ class FakeRunner:
 
     async def Escalate(self, request: Any, call: Call) -> Any:
         self._got(request)
-        asked = hold("t1.1.1.1", question=request.question, expects_reply=request.expects_reply)
+        asked = hold("t1.1.1.1", question=request.question, expects_reply=request.expects_reply, key=request.key)
         return pb.WorkerServiceEscalateResponse(escalation=asked)
 
     async def AwaitRuling(self, request: Any, call: Call) -> AsyncIterator[Any]:
@@ -112,7 +112,8 @@ def test_p10_a_call_is_repeated_with_the_id_of_its_first_try(runner: FakeRunner)
     """While the runner restarts a call goes on trying, and every try is the same request."""
     runner.unavailable = 2
     with Worker.from_environment() as worker:
-        worker.escalate("why?", options={"a": "b"})
+        asked = worker.escalate("why?", options={"a": "b"}, key="mine")
+    assert asked.key == "mine"
     tries = runner.got(pb.WorkerServiceEscalateRequest)
     assert len(tries) == 3
     assert len({each.request_id for each in tries}) == 1
@@ -235,8 +236,9 @@ def test_every_verb_does_its_call(runner: FakeRunner, capfd: pytest.CaptureFixtu
     assert main(["worker", "escalate", "--option", "a=x=y", "--option", "b=", "why?"]) == 0
     assert capfd.readouterr().out == "t1.1.1.1\n"
     main(["worker", "escalate", "fyi"])
-    main(["worker", "escalate", "--expects-reply", "--json", "why?"])
+    main(["worker", "escalate", "--expects-reply", "--key", "column", "--json", "why?"])
     asked, notice, plain = runner.got(pb.WorkerServiceEscalateRequest)
+    assert (asked.key, notice.key, plain.key) == ("", "", "column")
     assert [(each.key, each.text) for each in asked.options] == [("a", "x=y"), ("b", "")]
     assert (asked.expects_reply, notice.expects_reply, plain.expects_reply) == (True, False, True)
     capfd.readouterr()
@@ -268,6 +270,8 @@ WRONG: list[tuple[list[str], str]] = [
     (["escalate", ""], "question"),
     (["escalate", "x" * 70_000], "question"),
     (["escalate", "\udcff"], "UTF-8"),
+    (["escalate", "--key", "x" * 200, "why?"], "key"),
+    (["escalate", "--key"], "--key"),
     (["progress", "--note", "x" * 5_000], "note"),
 ]
 
