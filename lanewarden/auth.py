@@ -194,23 +194,24 @@ METHOD_ROLES: Mapping[str, frozenset[Role]] = {
         "OperatorService",
         _PEOPLE,
         "ListEscalations GetEscalation WatchInbox ListRunners ListTasks GetTask WatchTasks TailLog"
-        " CheckCompletion ListIncidents ListAudit",
+        " CheckCompletion ListNotifications ListIncidents ListAudit",
     ),
     **_rows(
         "OperatorService",
         _OPERATOR,
         "Acknowledge Steer SubmitTask SendInput CancelTask PauseTask ResumeTask RetryTask"
-        " ReopenTask RecordGate TakeOver",
+        " ReopenTask RecordGate TakeOver ExtendHold",
     ),
     **_rows(
         "LaneRunnerService",
         _READERS,
-        "GetTask ListTasks ListLanes WatchTasks TailLog ListHolds CheckCompletion",
+        "GetTask ListTasks ListLanes WatchTasks TailLog ListHolds CheckCompletion ListAudit",
     ),
     **_rows(
         "LaneRunnerService",
         _RULERS,
-        "SubmitTask SendInput Acknowledge Steer CancelTask PauseTask ResumeTask RetryTask ReopenTask RecordGate",
+        "SubmitTask SendInput Acknowledge Steer CancelTask PauseTask ResumeTask RetryTask ReopenTask RecordGate"
+        " TakeOver ExtendHold",
     ),
     **_rows("LaneRunnerService", _SUPERVISOR, "WakeTask RelaunchTask SettleTask ClaimIncident RecordIncident"),
     **_rows(

@@ -16,6 +16,7 @@ from lanewarden.store import StateDirectory, StateDirectoryBusy, StoreUnusable
 from lanewarden.tls import Tls
 from supervisor_svc.bootstrap import running
 from supervisor_svc.config import SupervisorConfig
+from supervisor_svc.sinks import SinkUnusable
 
 log = logging.getLogger("supervisor_svc")
 
@@ -34,7 +35,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         with StateDirectory.acquire(settings.state_dir) as directory:
             return asyncio.run(_serve(settings, tls, directory))
-    except (StateDirectoryBusy, StoreUnusable, ListenError, CredentialsInvalid) as problem:
+    except (StateDirectoryBusy, StoreUnusable, ListenError, CredentialsInvalid, SinkUnusable) as problem:
         print(f"supervisor-svc: {problem}", file=sys.stderr)
         return 1
 
@@ -48,7 +49,7 @@ async def _serve(settings: SupervisorConfig, tls: Tls, directory: StateDirectory
         "supervisor", settings.supervisor_id, telemetry.TelemetrySettings(endpoint=settings.otlp_endpoint)
     )
     try:
-        async with running(settings, directory, tracing, tls) as service:
+        async with running(settings, directory, tracing, tls, environment=os.environ) as service:
             log.info("ready", extra={"host": settings.listen_host, "port": service.port})
             waits = [asyncio.ensure_future(told.wait()), asyncio.ensure_future(service.failed.wait())]
             await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)

@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import uuid
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from random import Random, SystemRandom
+from types import MappingProxyType
 from typing import Any, Final
 
 from google.protobuf.descriptor import ServiceDescriptor
@@ -28,12 +30,15 @@ from lanewarden.write_trace import WriteTraceHandlers
 from supervisor_svc import emitters
 from supervisor_svc.config import SupervisorConfig
 from supervisor_svc.loop.delivery import deliver
+from supervisor_svc.loop.notifier import notify
 from supervisor_svc.loop.pruner import prune
 from supervisor_svc.loop.sweep import sweep
 from supervisor_svc.rpc.forward import Forwarder
 from supervisor_svc.rpc.operator import OperatorHandlers
 from supervisor_svc.rpc.runners import RunnerConnections
 from supervisor_svc.rpc.supervisor import SupervisorHandlers
+from supervisor_svc.sinks import Sink
+from supervisor_svc.sinks.specs import make_sinks
 from supervisor_svc.store.schema import MIGRATIONS
 from supervisor_svc.supervisor import Supervisor
 from supervisor_svc.work.courier import Courier
@@ -65,6 +70,7 @@ async def build(
     random: Random,
     incarnation: str,
     connect_runner: Callable[[str], Stub],
+    sinks: Sequence[Sink] = (),
 ) -> Parts:
     """Put a supervisor together on an open store and take over the runners of its last start.
 
@@ -79,6 +85,7 @@ async def build(
         hub=Hub(),
         presence=Presence(config.timing, clock),
         connect_runner=connect_runner,
+        sinks=[sink.name for sink in sinks],
     )
     await supervisor.restore()
     courier = Courier(supervisor, timeout_seconds=config.delivery_seconds)
@@ -90,7 +97,12 @@ async def build(
             OPERATOR: OperatorHandlers(supervisor, courier, forwarder),
             WRITE_TRACE: WriteTraceHandlers(store, ledger),
         },
-        loops=(lambda: sweep(supervisor), lambda: deliver(supervisor, courier), lambda: prune(supervisor)),
+        loops=(
+            lambda: sweep(supervisor),
+            lambda: deliver(supervisor, courier),
+            lambda: prune(supervisor),
+            *(partial(notify, supervisor, sink) for sink in sinks),
+        ),
     )
 
 
@@ -105,13 +117,21 @@ class RunningSupervisor:
 
 @asynccontextmanager
 async def running(
-    config: SupervisorConfig, directory: StateDirectory, telemetry: Telemetry, tls: Tls = OFF
+    config: SupervisorConfig,
+    directory: StateDirectory,
+    telemetry: Telemetry,
+    tls: Tls = OFF,
+    environment: Mapping[str, str] = MappingProxyType({}),
 ) -> AsyncIterator[RunningSupervisor]:
-    """Serve until the block is left, then drain: health first, then streams, then calls, then the store."""
+    """Serve until the block is left, then drain: health first, then streams, then calls, then the store.
+
+    ``environment`` is what the programs of command sinks get.
+    """
     async with AsyncExitStack() as stack:
         failed = asyncio.Event()
         event_loop = asyncio.get_running_loop()
         ledger = WriteLedger(SystemClock())
+        sinks = make_sinks(config.notify, environment)
 
         def stop_at_once() -> None:
             event_loop.call_soon_threadsafe(failed.set)
@@ -133,6 +153,7 @@ async def running(
             random=SystemRandom(),
             incarnation=str(uuid.uuid4()),
             connect_runner=connections.stub,
+            sinks=sinks,
         )
         for service, handlers in parts.handlers.items():
             server.add(service, handlers)

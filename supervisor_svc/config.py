@@ -8,6 +8,7 @@ from pathlib import Path
 
 from lanewarden.config import setting
 from supervisor_svc.core.leases import Timing
+from supervisor_svc.sinks import specs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,6 +40,11 @@ class SupervisorConfig:
     tls_cert: Path | None = setting(None, help="PEM certificate chain to serve with; needs --tls-key")
     tls_key: Path | None = setting(None, help="PEM key of the certificate; needs --tls-cert")
     tls_ca: Path | None = setting(None, help="PEM certificates to trust in runners, which is then called with TLS")
+    notify: tuple[str, ...] = setting(
+        (),
+        help="where people are told of escalations: stdout, jsonl:PATH, webhook:URL or command:PROGRAM ARGS"
+        " (in the environment separated by commas)",
+    )
     drain_seconds: float = setting(5.0, help="how long calls in flight may take when stopping", at_least=0, at_most=600)
     log_style: str = setting("json", help="form of the log lines on stderr", choices=("json", "text"))
     otlp_endpoint: str = setting(
@@ -63,5 +69,6 @@ class SupervisorConfig:
     def conflicts(self) -> Iterator[str]:
         """Settings that cannot work."""
         yield from self.timing.conflicts()
+        yield from specs.problems(self.notify)
         if not self.supervisor_id or not all(c.isascii() and (c.isalnum() or c in "._-") for c in self.supervisor_id):
             yield f"supervisor_id: {self.supervisor_id!r} is not a name of letters, digits, dots, dashes and underscores"

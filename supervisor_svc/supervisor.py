@@ -6,7 +6,7 @@ the hub, and the hub wakes the loops and streams that look at the store again.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from random import Random
 from typing import TypeVar
@@ -30,7 +30,8 @@ T = TypeVar("T")
 class Supervisor:
     """What the handlers and loops of one supervisor share.
 
-    ``connect_runner`` gives the LaneRunnerService at an address; calling it sends nothing.
+    ``connect_runner`` gives the LaneRunnerService at an address; calling it sends nothing. ``sinks`` names
+    where people are told of news.
     """
 
     supervisor_id: str
@@ -41,6 +42,7 @@ class Supervisor:
     hub: Hub
     presence: Presence
     connect_runner: Callable[[str], Stub]
+    sinks: Sequence[str] = ()
 
     async def restore(self) -> None:
         """Take over the runners of the last start. Before anything is served."""
@@ -54,7 +56,7 @@ class Supervisor:
         """Carry out a unit of work and return its result once it is durable."""
 
         def unit(uow: UnitOfWork) -> T:
-            session = Session(uow=uow, steady_ms=self.clock.steady_ms(), wall_ms=self.clock.wall_ms())
+            session = Session(uow=uow, steady_ms=self.clock.steady_ms(), wall_ms=self.clock.wall_ms(), sinks=self.sinks)
             result = work(session)
             uow.after_commit(lambda: self.hub.publish(session.changed))
             return result

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing
+from dataclasses import replace
 from typing import Any
 
 from google.protobuf.message import Message
@@ -51,22 +52,46 @@ class Forwarder:
         except Refusal as refusal:
             raise self._told(runner_id, refusal) from refusal
 
-    async def command(self, deed: Deed, rpc: str, request: Message, call: Call, *, runner_id: str = "") -> Any:
-        """Have the owner of the deed's task (or ``runner_id``) carry out a command, and record what came of it.
+    async def command(
+        self,
+        deed: Deed,
+        rpc: str,
+        request: Message,
+        call: Call,
+        *,
+        runner_id: str = "",
+        detail_of: Callable[[Any], str] = lambda answer: "",
+    ) -> Any:
+        """Have the owner of the deed's escalation or task (or ``runner_id``) carry out a command; record what came of it.
 
-        The runner knows a repeat by the request's own id.
+        The runner knows a repeat by the request's own id. ``detail_of`` reads from the answer what the audit adds to the
+        action.
         """
         outcome, task = Reason.DEADLINE_PASSED.name, None
         try:
-            response = await self.ask(runner_id or self.owner(deed.task_id), rpc, request)
+            if not runner_id:
+                deed, runner_id = self._addressed(deed)
+            response = await self.ask(runner_id, rpc, request)
         except Refusal as refusal:
             outcome = refusal.reason.name
             raise
         else:
             outcome, task = "OK", getattr(response, "task", None)
+            deed = replace(deed, action=f"{deed.action} {detail_of(response)}".rstrip())
             return response
         finally:  # also when the caller has given up: the runner may have carried it out
             await self._record(deed, outcome, task, call)
+
+    def _addressed(self, deed: Deed) -> tuple[Deed, str]:
+        """The deed with its task, and the runner that owns both.
+
+        Raises:
+            Refusal: ESCALATION_UNKNOWN, TASK_UNKNOWN.
+        """
+        if not deed.escalation_id:
+            return deed, self.owner(deed.task_id)
+        found = self._supervisor.read(lambda reader: commands.find_escalation(reader, deed.escalation_id))
+        return replace(deed, task_id=found.task_id), found.runner_id
 
     async def _record(self, deed: Deed, outcome: str, task: task_pb2.Task | None, call: Call) -> None:
         task_id = task.task_id if task is not None else deed.task_id

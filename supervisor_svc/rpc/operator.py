@@ -1,4 +1,4 @@
-"""OperatorService: the inbox, the tasks, the runners and the audit."""
+"""OperatorService: the inbox, the tasks, the runners, the notifications and the audit."""
 
 from __future__ import annotations
 
@@ -7,11 +7,13 @@ from typing import Final
 from lanewarden.paging import page_size, parse_token
 from lanewarden.server import Call
 from lanewarden.stamps import duration, timestamp
+from lanewarden.v1 import audit_pb2, task_pb2
 from lanewarden.v1 import operator_service_pb2 as pb
-from lanewarden.v1 import task_pb2
 from supervisor_svc.core.leases import LeaseState
+from supervisor_svc.rpc.control import ControlHandlers
 from supervisor_svc.rpc.forward import Forwarder
 from supervisor_svc.rpc.inbox import InboxHandlers
+from supervisor_svc.rpc.notifications import NotificationHandlers
 from supervisor_svc.rpc.pages import fitting
 from supervisor_svc.rpc.tasks import TaskHandlers
 from supervisor_svc.store import audit, runners
@@ -27,12 +29,14 @@ _STATES: Final = {
 }
 
 
-class OperatorHandlers(InboxHandlers, TaskHandlers):
+class OperatorHandlers(InboxHandlers, TaskHandlers, ControlHandlers, NotificationHandlers):
     """For people and bots."""
 
     def __init__(self, supervisor: Supervisor, courier: Courier, forwarder: Forwarder) -> None:
         InboxHandlers.__init__(self, supervisor, courier)
         TaskHandlers.__init__(self, supervisor, forwarder)
+        ControlHandlers.__init__(self, forwarder)
+        NotificationHandlers.__init__(self, supervisor)
 
     async def ListRunners(self, request: pb.ListRunnersRequest, call: Call) -> pb.ListRunnersResponse:
         """Every runner and what its lease says."""
@@ -65,8 +69,8 @@ class OperatorHandlers(InboxHandlers, TaskHandlers):
         )
 
 
-def _entry(entry: Entry) -> pb.AuditEntry:
-    return pb.AuditEntry(
+def _entry(entry: Entry) -> audit_pb2.AuditEntry:
+    return audit_pb2.AuditEntry(
         sequence=entry.sequence,
         at=timestamp(entry.wall_ms),
         actor=task_pb2.Actor(identity=entry.identity, role=entry.role),

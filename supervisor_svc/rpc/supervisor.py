@@ -77,7 +77,7 @@ class SupervisorHandlers:
 
     async def Escalate(self, request: pb.EscalateRequest, call: Call) -> pb.EscalateResponse:
         """Put an escalation into the inbox."""
-        item = Item(sequence=request.sequence, field="escalation", change=request.escalation)
+        item = Item(sequence=request.sequence, field="escalation", change=request.escalation, new=True)
         entity = Entity("task", request.escalation.task_id)
         taken = await self._take(request.runner_id, request.incarnation, [item], emitters.ESCALATE, entity, call)
         return pb.EscalateResponse(taken_sequence=taken)

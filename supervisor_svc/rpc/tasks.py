@@ -1,12 +1,9 @@
-"""The tasks of OperatorService: views of what runners reported, and commands that runners carry out."""
+"""The tasks of OperatorService: views of what runners reported, and what a task is given."""
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import AsyncIterator, Collection
-from typing import Any
-
-from google.protobuf.message import Message
 
 from lanewarden.errors import Reason, Refusal
 from lanewarden.hub import ALL, Topic
@@ -116,41 +113,9 @@ class TaskHandlers:
             text=request.text,
             on_behalf_of=actor_message(call),
         )
-        answer = await self._command("SendInput", forwarded, call)
+        asked = deed(call, "SendInput", request_id=request.request_id, task_id=request.task_id)
+        answer = await self._forwarder.command(asked, "SendInput", forwarded, call)
         return pb.OperatorServiceSendInputResponse(message=answer.message)
-
-    async def CancelTask(
-        self, request: pb.OperatorServiceCancelTaskRequest, call: Call
-    ) -> pb.OperatorServiceCancelTaskResponse:
-        """End a task."""
-        forwarded = runner_pb.CancelTaskRequest(
-            request_id=request.request_id,
-            task_id=request.task_id,
-            cause=request.cause,
-            on_behalf_of=actor_message(call),
-        )
-        answer = await self._command("CancelTask", forwarded, call)
-        return pb.OperatorServiceCancelTaskResponse(task=answer.task)
-
-    async def PauseTask(
-        self, request: pb.OperatorServicePauseTaskRequest, call: Call
-    ) -> pb.OperatorServicePauseTaskResponse:
-        """Add the operator's pause."""
-        forwarded = runner_pb.PauseTaskRequest(
-            request_id=request.request_id, task_id=request.task_id, on_behalf_of=actor_message(call)
-        )
-        answer = await self._command("PauseTask", forwarded, call)
-        return pb.OperatorServicePauseTaskResponse(task=answer.task)
-
-    async def ResumeTask(
-        self, request: pb.OperatorServiceResumeTaskRequest, call: Call
-    ) -> pb.OperatorServiceResumeTaskResponse:
-        """Clear the operator's pause and no other."""
-        forwarded = runner_pb.ResumeTaskRequest(
-            request_id=request.request_id, task_id=request.task_id, on_behalf_of=actor_message(call)
-        )
-        answer = await self._command("ResumeTask", forwarded, call)
-        return pb.OperatorServiceResumeTaskResponse(task=answer.task)
 
     async def RecordGate(
         self, request: pb.OperatorServiceRecordGateRequest, call: Call
@@ -165,7 +130,9 @@ class TaskHandlers:
             on_behalf_of=actor_message(call),
         )
         decision = task_pb2.GateDecision.Name(request.decision).removeprefix("GATE_DECISION_")
-        answer = await self._command("RecordGate", forwarded, call, detail=f"{request.gate} {decision}")
+        action = f"RecordGate {request.gate} {decision}"
+        asked = deed(call, action, request_id=request.request_id, task_id=request.task_id)
+        answer = await self._forwarder.command(asked, "RecordGate", forwarded, call)
         return pb.OperatorServiceRecordGateResponse(task=answer.task)
 
     async def CheckCompletion(
@@ -175,15 +142,6 @@ class TaskHandlers:
         asked = runner_pb.CheckCompletionRequest(task_id=request.task_id)
         answer = await self._forwarder.ask(self._forwarder.owner(request.task_id), "CheckCompletion", asked)
         return pb.OperatorServiceCheckCompletionResponse(blockers=answer.blockers, state=answer.state)
-
-    async def _command(self, rpc: str, forwarded: Message, call: Call, *, detail: str = "") -> Any:
-        asked = deed(
-            call,
-            f"{rpc} {detail}".strip(),
-            request_id=forwarded.request_id,  # type: ignore[attr-defined]
-            task_id=forwarded.task_id,  # type: ignore[attr-defined]
-        )
-        return await self._forwarder.command(asked, rpc, forwarded, call)
 
     def _shown_task(self, task_id: str) -> task_pb2.Task:
         return self._shown(self._supervisor.read(lambda reader: commands.find_task(reader, task_id)))

@@ -120,3 +120,39 @@ def first_tables(db: Database) -> None:
     """Everything the main job needs."""
     for statement in _STATEMENTS:
         db.execute(statement)
+
+
+_NOTIFICATIONS = (
+    """
+CREATE TABLE notifications (
+    position INTEGER PRIMARY KEY AUTOINCREMENT,
+    sink TEXT NOT NULL,
+    key TEXT NOT NULL,
+    escalation_id TEXT NOT NULL REFERENCES escalations (escalation_id),
+    kind TEXT NOT NULL CHECK (kind IN ('opened', 'notice', 'approver', 'reminder', 'expired', 'ruled', 'canceled')),
+    addressee TEXT NOT NULL,
+    payload TEXT NOT NULL CHECK (json_valid(payload)),
+    changed_ms INTEGER NOT NULL,
+    next_try_ms INTEGER,
+    tries INTEGER NOT NULL CHECK (tries >= 0),
+    delivered_wall_ms INTEGER,
+    failure TEXT NOT NULL,
+    UNIQUE (sink, key),
+    CHECK (next_try_ms IS NULL OR delivered_wall_ms IS NULL),
+    CHECK (next_try_ms IS NOT NULL OR (delivered_wall_ms IS NULL) = (failure <> ''))
+) STRICT
+""",
+    "CREATE INDEX notifications_waiting ON notifications (sink, tries, position) WHERE next_try_ms IS NOT NULL",
+    """
+CREATE INDEX notifications_in_order ON notifications (escalation_id, sink, position) WHERE next_try_ms IS NOT NULL
+""",
+    "CREATE INDEX notifications_by_escalation ON notifications (escalation_id, position)",
+    "CREATE INDEX notifications_by_age ON notifications (changed_ms)",
+)
+
+
+@MIGRATIONS()
+def notifications(db: Database) -> None:
+    """What people are told about escalations."""
+    for statement in _NOTIFICATIONS:
+        db.execute(statement)

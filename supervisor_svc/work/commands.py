@@ -12,7 +12,7 @@ from lanewarden.v1 import lane_runner_service_pb2 as runner_pb
 from supervisor_svc.core.holds import Actor, HoldView, KnownRuling, Ruling, check_ack, check_ruling
 from supervisor_svc.store import outbox, views
 from supervisor_svc.store.outbox import Command
-from supervisor_svc.work import intake
+from supervisor_svc.work import announce, intake
 from supervisor_svc.work.session import OUTBOX, Deed, Session
 
 RunnerRequest = runner_pb.AcknowledgeRequest | runner_pb.SteerRequest
@@ -97,7 +97,7 @@ def settle(session: Session, command: Command, answer: RunnerResponse | Refusal 
     if isinstance(answer, runner_pb.SteerResponse):
         intake.learn_task(session, answer.task)
     elif isinstance(answer, runner_pb.AcknowledgeResponse):
-        intake.learn_escalation(session, answer.escalation)
+        intake.learn_ack(session, answer.escalation)
 
 
 def _touch_escalation(session: Session, command: Command) -> None:
@@ -205,7 +205,6 @@ def _ruling_record(command: Command) -> escalation_pb2.RulingRecord:
 def hold_view(reader: Connection, escalation: escalation_pb2.Escalation) -> HoldView:
     """A hold as far as a ruling is concerned: one that was refused does not stand in the way of the next."""
     record = shown_escalation(reader, escalation).ruling
-    state = escalation_pb2.HoldState.Name(escalation.hold_state).removeprefix("HOLD_STATE_")
     ruling = None
     if record.ruling_id and record.delivery != escalation_pb2.DELIVERY_STATE_REFUSED:
         ruling = KnownRuling(
@@ -217,7 +216,7 @@ def hold_view(reader: Connection, escalation: escalation_pb2.Escalation) -> Hold
     return HoldView(
         escalation_id=escalation.escalation_id,
         task_id=escalation.task_id,
-        state="NONE" if state == "UNSPECIFIED" else state,
+        state=announce.hold_state(escalation),
         options=[option.key for option in escalation.options],
         cancel_cause=escalation.cancel_cause,
         ruling=ruling,

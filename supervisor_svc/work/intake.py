@@ -10,6 +10,7 @@ from lanewarden.hub import Topic
 from lanewarden.v1 import escalation_pb2, task_pb2
 from supervisor_svc.core.intake import takeable
 from supervisor_svc.store import runners, views
+from supervisor_svc.work import announce
 from supervisor_svc.work.presence import lease_expired
 from supervisor_svc.work.session import Session
 
@@ -18,11 +19,15 @@ Change = escalation_pb2.Escalation | task_pb2.Task
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Item:
-    """One change that a runner reports; ``field`` is where it stands in the request."""
+    """One change that a runner reports; ``field`` is where it stands in the request.
+
+    ``new`` says that the runner announces an escalation; otherwise it reports it again.
+    """
 
     sequence: int
     field: str
     change: Change | None
+    new: bool = False
 
 
 def check_items(runner_id: str, items: Sequence[Item]) -> None:
@@ -63,7 +68,7 @@ def take(session: Session, runner_id: str, incarnation: str, items: Sequence[Ite
     for index in takeable(taken, [item.sequence for item in items]):
         change = items[index].change
         if isinstance(change, escalation_pb2.Escalation):
-            put_escalation(session, change)
+            put_escalation(session, change, new=items[index].new)
         elif change is not None:
             put_task(session, change)
         taken = items[index].sequence
@@ -72,15 +77,21 @@ def take(session: Session, runner_id: str, incarnation: str, items: Sequence[Ite
     return taken
 
 
-def put_escalation(session: Session, escalation: escalation_pb2.Escalation) -> None:
-    """Store an escalation as its runner has it now."""
-    name = escalation_pb2.HoldState.Name(escalation.hold_state).removeprefix("HOLD_STATE_")
+def put_escalation(session: Session, escalation: escalation_pb2.Escalation, *, new: bool) -> None:
+    """Store an escalation as its runner has it now, and what people are to be told of that."""
+    known = views.escalation(session.uow, escalation.escalation_id)
+    _store(session, escalation)
+    before = None if known is None else escalation_pb2.Escalation.FromString(known.payload)
+    announce.tell(session, before, escalation, retold=not new)
+
+
+def _store(session: Session, escalation: escalation_pb2.Escalation) -> None:
     views.put_escalation(
         session.uow,
         escalation_id=escalation.escalation_id,
         runner_id=escalation.runner_id,
         task_id=escalation.task_id,
-        hold_state="NONE" if name == "UNSPECIFIED" else name,
+        hold_state=announce.hold_state(escalation),
         payload=escalation.SerializeToString(),
         wall_ms=session.wall_ms,
     )
@@ -107,13 +118,16 @@ def learn_task(session: Session, task: task_pb2.Task) -> None:
         put_task(session, task)
 
 
-def learn_escalation(session: Session, escalation: escalation_pb2.Escalation) -> None:
-    """Store an escalation that a runner answered with, unless a later report was here first."""
+def learn_ack(session: Session, escalation: escalation_pb2.Escalation) -> None:
+    """Show the ack that a runner answered with, unless a later report was here first.
+
+    Nothing else of the answer is taken: reports come in order, and what people are told follows from reports alone.
+    """
     view = views.escalation(session.uow, escalation.escalation_id)
-    if view is None or _age(escalation) > _age(escalation_pb2.Escalation.FromString(view.payload)):
-        put_escalation(session, escalation)
-
-
-def _age(escalation: escalation_pb2.Escalation) -> tuple[int, int]:
-    """Rises while a hold moves on: its states are numbered in their order, and only an open hold is acknowledged."""
-    return escalation.hold_state, escalation.acks
+    if view is None:
+        return
+    known = escalation_pb2.Escalation.FromString(view.payload)
+    if escalation.acks > known.acks:
+        known.acks = escalation.acks
+        known.ack.CopyFrom(escalation.ack)
+        _store(session, known)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -14,6 +15,11 @@ OUTBOX: Final = Topic("outbox")
 """A command was stored."""
 GRANTS: Final = Topic("grant")
 """A lease was granted."""
+
+
+def told(sink: str) -> Topic:
+    """A notification was stored for a sink."""
+    return Topic("notification", sink)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,11 +36,15 @@ class Deed:
 
 @dataclass(slots=True)
 class Session:
-    """One unit of work: the transaction and one instant. ``changed`` is published after the commit."""
+    """One unit of work: the transaction and one instant. ``changed`` is published after the commit.
+
+    ``sinks`` names where people are told of news.
+    """
 
     uow: UnitOfWork
     steady_ms: int
     wall_ms: int
+    sinks: Sequence[str] = ()
     changed: dict[Topic, None] = field(default_factory=dict)
 
     def touch(self, *topics: Topic) -> None:
