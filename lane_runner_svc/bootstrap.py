@@ -14,7 +14,6 @@ from random import Random, SystemRandom
 from typing import Any, Final
 
 from google.protobuf.descriptor import ServiceDescriptor
-from lanewarden.tls import OFF, Tls
 
 from lane_runner_svc import emitters
 from lane_runner_svc.config import RunnerConfig
@@ -42,6 +41,7 @@ from lanewarden.server import Limits, Server
 from lanewarden.store import StateDirectory, Store
 from lanewarden.store.anchor import restore_clock
 from lanewarden.telemetry import Telemetry
+from lanewarden.tls import OFF, Tls
 from lanewarden.v1 import (
     lane_runner_service_pb2,
     supervisor_service_pb2,
@@ -71,6 +71,7 @@ class Parts:
 
     runner: Runner
     launcher: Launcher
+    hooks: Hooks
     authenticator: WorkerAuthenticator
     handlers: Mapping[ServiceDescriptor, object]
     worker_handlers: object
@@ -109,6 +110,7 @@ async def build(
     return Parts(
         runner=runner,
         launcher=launcher,
+        hooks=hooks,
         authenticator=WorkerAuthenticator(runner),
         handlers={
             LANE_RUNNER: LaneRunnerHandlers(
@@ -192,6 +194,7 @@ async def running(
             supervisor=connection.stub(SUPERVISOR),
         )
         stack.push_async_callback(parts.launcher.close)
+        stack.push_async_callback(parts.hooks.close)
         workers = Server(
             name="workers",
             authenticator=parts.authenticator,
@@ -209,6 +212,7 @@ async def running(
             job.add_done_callback(lambda job: _note_end(job, failed))
             stack.push_async_callback(_end, job)
         if config.stop_workers_on_exit:
+            stack.push_async_callback(parts.hooks.stop_all, STOP_PATIENCE_SECONDS)
             stack.push_async_callback(parts.launcher.stop_all, STOP_PATIENCE_SECONDS)
         workers.set_serving(WORKER.full_name, True)
         for service in parts.handlers:

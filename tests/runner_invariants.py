@@ -24,6 +24,18 @@ HOLD_LATER = {
     "CANCELED": {"CANCELED"},
 }
 MESSAGE_FINAL = {"ACKNOWLEDGED", "UNDELIVERED"}
+# What a task may still change once it has ended: the command that follows a success, and who may hold that back.
+AFTER_END = {
+    "version",
+    "pauses",
+    "owner",
+    "owner_role",
+    "hook_state",
+    "hook_tries",
+    "hook_running",
+    "hook_not_before_ms",
+    "hook_summary",
+}
 
 Rows = dict[str, dict[str, Any]]
 
@@ -42,45 +54,137 @@ class Accepted:
     """id of an input or instruction → task, text"""
     taken: set[str] = field(default_factory=set)
     """ids of messages that a worker has acknowledged"""
+    deadlines: Counter[str] = field(default_factory=Counter)
+    """escalation id → how often its deadline was moved"""
+    relives: Counter[str] = field(default_factory=Counter)
+    """task id → how often it was retried or reopened after its end"""
 
 
 class Watch:
-    """Looks at a store again and again; :meth:`look` raises ``AssertionError`` at the first thing that cannot be."""
+    """Looks at a store again and again; a look raises ``AssertionError`` at the first thing that cannot be.
+
+    It has to be let look after every step that commits: some of it is judged by what a single step may change.
+    """
 
     def __init__(self) -> None:
         self.accepted = Accepted()
         self._tasks: Rows = {}
         self._holds: Rows = {}
         self._messages: Rows = {}
+        self._moved: Counter[str] = Counter()
+        self._relived: Counter[str] = Counter()
 
     def look(self, reader: Connection) -> None:
         """Check everything, against what was accepted and what was seen before."""
+        before = self._tasks, self._holds
+        self.look_at_rows(reader)
+        self._accepted_is_there_once(self._holds, self._messages)
+        self._only_who_may_has_moved(*before)
+
+    def look_at_rows(self, reader: Connection) -> None:
+        """Check what can be seen in the rows alone, where the answers are not known (or are still on their way)."""
         tasks = _rows(reader, "tasks", "task_id")
         holds = _rows(reader, "holds", "escalation_id")
         messages = _rows(reader, "messages", "message_id")
-        gates = {(row["task_id"], row["gate"]): row["decision"] for row in reader.query("SELECT * FROM gates")}
-        self._accepted_is_there_once(holds, messages)
+        gates = {
+            (row["task_id"], row["epoch"], row["gate"]): row["decision"] for row in reader.query("SELECT * FROM gates")
+        }
         self._nothing_goes_back(tasks, holds, messages)
+        self._nothing_starts_in_a_pause(tasks)
         _attempts_and_states_agree(tasks, [dict(row) for row in reader.query("SELECT * FROM attempts")])
-        _holds_and_states_agree(tasks, holds, gates)
+        self._holds_and_states_agree(tasks, holds, gates)
+        _deadlines_park(tasks, holds)
         _rulings_name_their_holds(holds, messages)
         self._tasks, self._holds, self._messages = tasks, holds, messages
 
     def _nothing_goes_back(self, tasks: Rows, holds: Rows, messages: Rows) -> None:
+        for now, seen, what in (
+            (tasks, self._tasks, "tasks"),
+            (holds, self._holds, "escalations"),
+            (messages, self._messages, "messages"),
+        ):
+            assert seen.keys() <= now.keys(), f"{what} are gone: {seen.keys() - now.keys()} (I2)"
         for task_id, before in self._tasks.items():
             task = tasks[task_id]
             assert task["version"] >= before["version"], f"the version of {task_id} went down"
             assert task == before or task["version"] > before["version"], f"{task_id} changed under its version"
-            assert task["attempt"] >= before["attempt"], f"the attempts of {task_id} went down"
-            assert (task["progress"] or 0) >= (before["progress"] or 0), f"the progress of {task_id} went down"
-            assert before["state"] not in TERMINAL or task == before, f"{task_id} has ended and changed"
+            life, life_before = (task["epoch"], task["attempt"]), (before["epoch"], before["attempt"])
+            assert life >= life_before, f"the attempts of {task_id} went down"
+            if task["epoch"] == before["epoch"]:
+                assert (task["progress"] or 0) >= (before["progress"] or 0), f"the progress of {task_id} went down"
+                assert task["hook_tries"] >= before["hook_tries"], f"the tries of {task_id}'s command went down"
+            if before["state"] in TERMINAL:
+                _ended_tasks_stay(before, task)
+            else:
+                assert task["epoch"] == before["epoch"], f"{task_id} had not ended and is in its next epoch"
         for escalation_id, before in self._holds.items():
             hold = holds[escalation_id]
             assert hold["state"] in HOLD_LATER[before["state"]], f"{escalation_id}: {hold['state']} again"
             assert before["ruling_id"] in (None, hold["ruling_id"]), f"the ruling on {escalation_id} was replaced"
+            assert hold["reminders"] >= before["reminders"], f"the reminders of {escalation_id} went down"
+            if before["state"] != "OPEN":
+                timers = ("deadline_ms", "expired", "reminders", "owed_by")
+                assert [hold[key] for key in timers] == [before[key] for key in timers], (
+                    f"a timer of {escalation_id} went on after it was closed"
+                )
         for message_id, before in self._messages.items():
             state = messages[message_id]["state"]
             assert before["state"] not in MESSAGE_FINAL or state == before["state"], f"{message_id} is {state} again"
+
+    def _nothing_starts_in_a_pause(self, tasks: Rows) -> None:
+        """H16: neither an attempt nor an on_success command, whatever the cause of the pause."""
+        for task_id, before in self._tasks.items():
+            task = tasks[task_id]
+            since = before if task["epoch"] == before["epoch"] else {"attempt": 0, "hook_tries": 0}
+            started, tried = (task[count] > since[count] for count in ("attempt", "hook_tries"))
+            assert not (started or tried) or before["pauses"] == "[]", f"{task_id} was started in a pause"
+
+    def _only_who_may_has_moved(self, tasks_before: Rows, holds_before: Rows) -> None:
+        """A deadline is moved by ExtendHold, and an end is undone by a retry or a reopen, and by nothing else."""
+        for escalation_id, before in holds_before.items():
+            hold, told = self._holds[escalation_id], self.accepted.deadlines[escalation_id]
+            if told == self._moved[escalation_id]:
+                assert hold["deadline_ms"] == before["deadline_ms"], f"the deadline of {escalation_id} was moved"
+                assert hold["expired"] >= before["expired"], f"{escalation_id} is not expired any more"
+        for task_id, before in tasks_before.items():
+            if before["state"] in TERMINAL and self._tasks[task_id]["state"] not in TERMINAL:
+                self._relived[task_id] += 1
+        assert self._relived == self.accepted.relives, "a task has left its end, and nobody retried or reopened it (I9)"
+        self._moved = self.accepted.deadlines.copy()
+
+    def _holds_and_states_agree(self, tasks: Rows, holds: Rows, gates: dict[tuple[str, int, str], str]) -> None:
+        """I1: success and its command only with everything closed; HELD is exactly: a ruling is owed (or a cancel waits for
+        the worker).
+        """
+        by_task: dict[str, list[dict[str, Any]]] = defaultdict(list)
+        for hold in holds.values():
+            by_task[hold["task_id"]].append(hold)
+        for task_id, task in tasks.items():
+            states = {hold["state"] for hold in by_task[task_id]}
+            if task["state"] == "SUCCEEDED":
+                # The end of a task cancels what is open: a hold that is CANCELED since the last look was open when the task
+                # "succeeded".
+                canceled = [hold for hold in by_task[task_id] if hold["state"] == "CANCELED"]
+                fresh = [
+                    hold for hold in canceled if self._holds.get(hold["escalation_id"], {}).get("state") != "CANCELED"
+                ]
+                assert not fresh, f"{task_id} has SUCCEEDED over a hold (I1)"
+                passed = {gate: gates.get((task_id, task["epoch"], gate)) for gate in json.loads(task["gates"])}
+                missing = [gate for gate, decision in passed.items() if decision not in ("APPROVED", "WAIVED")]
+                assert not missing, f"{task_id} has SUCCEEDED without {missing} (I1)"
+            else:
+                hook = (task["hook_state"], task["hook_running"])
+                assert hook == ("NONE", 0), (
+                    f"the on_success command of {task_id} is {hook}, and it is {task['state']} (I1)"
+                )
+            assert not task["hook_running"] or task["hook_state"] == "PENDING"
+            if "OPEN" in states:
+                assert task["state"] == "HELD", f"{task_id} is {task['state']} and a ruling is owed"
+            elif task["state"] == "HELD":
+                assert task["worker_alive"], f"{task_id} is HELD by nothing"
+                assert task["cancel_cause"] is not None, f"{task_id} is HELD by nothing"
+            if task["state"] in TERMINAL:
+                assert not {"OPEN", "RELEASED"} & states, f"{task_id} has ended with a hold that is not closed"
 
     def _accepted_is_there_once(self, holds: Rows, messages: Rows) -> None:
         accepted = self.accepted
@@ -109,7 +213,8 @@ def _attempts_and_states_agree(tasks: Rows, attempts: list[dict[str, Any]]) -> N
         task = tasks[attempt["task_id"]]
         assert task["task_id"] not in current, f"two attempts of {task['task_id']} have not ended (I5)"
         assert task["lane"] not in lanes, f"two attempts in lane {task['lane']} have not ended"
-        assert attempt["attempt"] == task["attempt"], f"an old attempt of {task['task_id']} has not ended"
+        life = (attempt["epoch"], attempt["attempt"])
+        assert life == (task["epoch"], task["attempt"]), f"an old attempt of {task['task_id']} has not ended"
         assert task["state"] in ("STARTING", "RUNNING", "HELD"), (
             f"{task['task_id']} is {task['state']} and has a worker"
         )
@@ -125,25 +230,30 @@ def _attempts_and_states_agree(tasks: Rows, attempts: list[dict[str, Any]]) -> N
         )
 
 
-def _holds_and_states_agree(tasks: Rows, holds: Rows, gates: dict[tuple[str, str], str]) -> None:
-    """I1: success only with everything closed; HELD is exactly: a ruling is owed (or a cancel waits for the worker)."""
-    by_task: dict[str, list[str]] = defaultdict(list)
-    for hold in holds.values():
-        by_task[hold["task_id"]].append(hold["state"])
+def _deadlines_park(tasks: Rows, holds: Rows) -> None:
+    """H17: a task is parked exactly while an open hold of it is past its deadline; that decides nothing else."""
+    late = {hold["task_id"] for hold in holds.values() if hold["state"] == "OPEN" and hold["expired"]}
     for task_id, task in tasks.items():
-        states = by_task[task_id]
-        if task["state"] == "SUCCEEDED":
-            # The end of a task cancels what is open, so a CANCELED hold here was open when it "succeeded".
-            assert set(states) <= {"NONE", "ACKNOWLEDGED"}, f"{task_id} has SUCCEEDED over a hold (I1)"
-            missing = [g for g in json.loads(task["gates"]) if gates.get((task_id, g)) not in ("APPROVED", "WAIVED")]
-            assert not missing, f"{task_id} has SUCCEEDED without {missing} (I1)"
-        if "OPEN" in states:
-            assert task["state"] == "HELD", f"{task_id} is {task['state']} and a ruling is owed"
-        elif task["state"] == "HELD":
-            assert task["worker_alive"], f"{task_id} is HELD by nothing"
-            assert task["cancel_cause"] is not None, f"{task_id} is HELD by nothing"
-        if task["state"] in TERMINAL:
-            assert not {"OPEN", "RELEASED"} & set(states), f"{task_id} has ended with a hold that is not closed"
+        parked = "HOLD_DEADLINE" in json.loads(task["pauses"])
+        assert parked or task_id not in late, f"a hold of {task_id} is past its deadline, and it is not parked"
+        # A cancel closes the holds at once; the task ends, and so does the park, when its worker has been stopped.
+        assert not parked or task_id in late or task["cancel_cause"] is not None, f"{task_id} is parked by nothing"
+        assert not parked or task["state"] == "HELD", f"{task_id} is parked and {task['state']}"
+
+
+def _ended_tasks_stay(before: dict[str, Any], task: dict[str, Any]) -> None:
+    """I9: an end is left into the queue and by two ways only, and is not touched otherwise."""
+    task_id = task["task_id"]
+    if task["state"] in TERMINAL:
+        changed = {name for name in task if task[name] != before[name]}
+        assert changed <= AFTER_END, f"{task_id} has ended and changed: {changed}"
+        assert not changed or before["state"] == "SUCCEEDED", f"{task_id} has ended and changed: {changed}"
+        return
+    assert task["state"] == "QUEUED", f"{task_id} went from {before['state']} to {task['state']}"
+    reopened = (task["epoch"], task["attempt"]) == (before["epoch"] + 1, 0)
+    retried = before["state"] == "FAILED" and (task["epoch"], task["attempt"]) == (before["epoch"], before["attempt"])
+    assert reopened or retried, f"{task_id} has left {before['state']} by no way that there is"
+    assert not before["hook_running"], f"{task_id} was reopened under its running on_success command"
 
 
 def _rulings_name_their_holds(holds: Rows, messages: Rows) -> None:

@@ -28,8 +28,9 @@ from lane_runner_svc.store import holds, messages, tasks
 from lane_runner_svc.store.messages import StoredMessage
 from lane_runner_svc.store.meta import ensure_store_id
 from lane_runner_svc.store.schema import MIGRATIONS
-from lane_runner_svc.work import attempts
+from lane_runner_svc.work import attempts, hooks, timers
 from lane_runner_svc.work.attempts import Launch
+from lane_runner_svc.work.hooks import HookRun
 from lane_runner_svc.work.session import AttemptRef
 from lanewarden import rules
 from lanewarden.auth import METHOD_ROLES, AttemptClaim, Identity, Role, check_role
@@ -167,6 +168,15 @@ class RunnerKit:
         self.ask("CancelTask", pb.CancelTaskRequest(task_id=task_id, cause=cause))
         return self.task(task_id)
 
+    def on_task(self, method: str, task_id: str, **more: Any) -> Any:
+        """Call a method of LaneRunnerService whose request names a task; returns the response."""
+        request = getattr(pb, f"{'LaneRunnerService' if method == 'TakeOver' else ''}{method}Request")
+        return self.ask(method, request(task_id=task_id, **more))
+
+    def extend(self, escalation_id: str, seconds: int) -> Any:
+        """Give an open hold that long from now; returns the response."""
+        return self.ask("ExtendHold", pb.ExtendHoldRequest(escalation_id=escalation_id, deadline={"seconds": seconds}))
+
     def review(self, task_id: str, gate: str, decision: str, *, role: Role = Role.OPERATOR) -> Any:
         """Record a review of a gate; returns the response."""
         request = pb.RecordGateRequest(task_id=task_id, gate=gate, decision=f"GATE_DECISION_{decision}")
@@ -207,6 +217,22 @@ class RunnerKit:
         ref = self.start(lane)
         assert ref.task_id == task.task_id, "another task was before it in the lane"
         return ref
+
+    # What the timers and the hooks do.
+
+    def fire(self) -> int:
+        """Fire what is due on open holds; on how many."""
+        return finished(self.runner.do(timers.fire_due, emitter=emitters.TIMER))
+
+    def start_hook(self, task_id: str) -> HookRun | None:
+        """Count a try of the task's on_success command, if one is due."""
+        return finished(self.runner.do(lambda session: hooks.start(session, task_id), emitter=emitters.HOOK))
+
+    def end_hook(self, run: HookRun, *, done: bool = True, interrupted: bool = False) -> Task:
+        """A try has ended."""
+        ref = AttemptRef(task_id=run.task.task_id, epoch=run.task.epoch, attempt=run.number)
+        work = lambda session: hooks.end(session, ref, done=done, interrupted=interrupted, detail="ended")  # noqa: E731
+        return finished(self.runner.do(work, emitter=emitters.HOOK, task_id=ref.task_id))
 
     # What workers do.
 

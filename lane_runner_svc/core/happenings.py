@@ -23,6 +23,7 @@ from lane_runner_svc.core.task import (
     HookState,
     Now,
     Outcome,
+    PauseCause,
     Step,
     Task,
     clipped,
@@ -119,7 +120,9 @@ def _move(task: Task, event: Event, now: Now, *, summary: str = "", author: Auth
     if state not in TERMINAL:
         return Step(task=moved)
     assert moved.summary, "a terminal task has a summary"
-    moved = replace(moved, finished_wall_ms=now.wall_ms, not_before_ms=0)
+    # Its holds are closed with it, so no deadline parks it: a reopened task would wait for a ruling that nobody owes.
+    pauses = moved.pauses - {PauseCause.HOLD_DEADLINE}
+    moved = replace(moved, finished_wall_ms=now.wall_ms, not_before_ms=0, pauses=pauses)
     if state is State.SUCCEEDED and moved.on_success:
         moved = replace(moved, hook_state=HookState.PENDING)
     return Step(task=moved, effects=(Effect.CANCEL_HOLDS, Effect.END_MESSAGES))

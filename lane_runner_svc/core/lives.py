@@ -12,14 +12,14 @@ from lane_runner_svc.core.task import HookState, PauseCause, Task
 def retry(task: Task) -> Task:
     """Another attempt in the same epoch: a FAILED task is queued with fresh budgets, a delayed one starts now.
 
-    A task that succeeded but whose on_success command failed gets fresh tries of that. A held task stays held: what it
-    waits for is a ruling. A task that waits or runs already is what was asked for.
+    A task that succeeded but whose on_success command failed gets fresh tries of that, numbered on. A held task stays held:
+    what it waits for is a ruling. A task that waits or runs already is what was asked for.
 
     Raises:
         IllegalTransitionError: the task has ended in another way.
     """
     if task.state is State.SUCCEEDED and task.hook_state is HookState.FAILED:
-        return replace(task, hook_state=HookState.PENDING, hook_tries=0, hook_not_before_ms=0)
+        return replace(task, hook_state=HookState.PENDING, hook_not_before_ms=0)
     if not task.terminal:
         return replace(task, not_before_ms=0)
     return replace(_fresh(task), state=after(task.state, Event.RETRIED))
@@ -42,6 +42,7 @@ def reopen(task: Task) -> Task:
         summary_author=None,
         hook_state=HookState.NONE,
         hook_tries=0,
+        hook_not_before_ms=0,
         hook_summary="",
     )
 

@@ -124,6 +124,11 @@ class Task:
         return self.state in TERMINAL
 
     @property
+    def over(self) -> bool:
+        """It has ended, and no on_success command is due: there is nothing left that could be paused."""
+        return self.terminal and self.hook_state is not HookState.PENDING
+
+    @property
     def stopping(self) -> bool:
         """A cancel waits for the worker to be stopped."""
         return self.cancel_cause is not None

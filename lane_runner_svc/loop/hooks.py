@@ -14,6 +14,7 @@ from lane_runner_svc.runner import Runner
 from lane_runner_svc.store import tasks
 from lane_runner_svc.work import hooks
 from lane_runner_svc.work.hooks import HookRun
+from lane_runner_svc.work.session import AttemptRef
 from lanewarden.errors import Refusal
 from lanewarden.hub import Topic
 from lanewarden.v1.task_pb2 import TaskSpec
@@ -23,8 +24,11 @@ log = logging.getLogger(__name__)
 
 SUFFIX: Final = ".on_success"
 """Marks the attempt directories of commands that are not workers; no task id has a dot."""
+RUNNING_MAX: Final = 16
+"""Commands that run at once; the others wait for one of them to end."""
 LOOK_SECONDS_MAX: Final = 3600.0
 RETRY_SECONDS: Final = 1.0
+STOP_LOOK_SECONDS: Final = 0.05
 
 
 def is_hook(key: AttemptKey) -> bool:
@@ -40,6 +44,7 @@ class Hooks:
         self._workers = workers
         self._environment = environment
         self._ends: set[asyncio.Task[None]] = set()
+        self._going_down = False
 
     async def recover(self) -> None:
         """Find out what became of commands of the last start; one that never began is tried again."""
@@ -57,7 +62,8 @@ class Hooks:
     async def _start_due(self) -> float:
         now_ms = self._runner.clock.steady_ms()
         due, next_ms = self._runner.read(lambda reader: tasks.due_hooks(reader, now_ms))
-        for task in due:
+        room = 0 if self._going_down else RUNNING_MAX - len(self._runner.read(tasks.running_hooks))
+        for task in due[: max(0, room)]:
             try:
                 run = await self._start(task.task_id)
             except Refusal as refusal:  # a full disk starts nothing
@@ -91,7 +97,7 @@ class Hooks:
         try:
             await self._workers.launch(launch)
         except LaunchFailed as failed:
-            await self._store_end(run.task.task_id, run.number, done=False, detail=f"was not started: {failed.cause}")
+            await self._store_end(_ref(launch.key), done=False, detail=f"was not started: {failed.cause}")
 
     def on_exit(self, record: ExitRecord) -> None:
         """Called by the process host when no process of a command is left."""
@@ -100,25 +106,47 @@ class Hooks:
         end.add_done_callback(self._ends.discard)
 
     async def _ended(self, record: ExitRecord) -> None:
-        done = record.code == 0
-        task_id = record.key.task_id.removesuffix(SUFFIX)
-        await self._store_end(task_id, record.key.attempt, done=done, detail=str(exit_of(record)))
+        done, interrupted = record.code == 0, self._going_down and record.stop_requested
+        await self._store_end(_ref(record.key), done=done, interrupted=interrupted, detail=str(exit_of(record)))
 
-    async def _store_end(self, task_id: str, number: int, *, done: bool, detail: str) -> None:
+    async def _store_end(self, ref: AttemptRef, *, done: bool, interrupted: bool = False, detail: str) -> None:
         while True:
             try:
                 task = await self._runner.do(
-                    lambda session: hooks.end(session, task_id, number, done=done, detail=detail),
+                    lambda session: hooks.end(session, ref, done=done, interrupted=interrupted, detail=detail),
                     emitter=emitters.HOOK,
-                    task_id=task_id,
+                    task_id=ref.task_id,
                 )
             except Refusal as refusal:
                 log.error("cannot store the end of a hook; trying again", extra={"reason": refusal.reason.name})
                 await self._runner.clock.sleep(RETRY_SECONDS)
             else:
-                log.info("hook ended", extra={"task": task_id, "state": task.hook_state.name, "end": detail})
+                log.info("hook ended", extra={"task": ref.task_id, "state": task.hook_state.name, "end": detail})
                 return
+
+    async def stop_all(self, patience_seconds: float) -> None:
+        """Stop every command because the runner goes down; the next start tries them again."""
+        self._going_down = True
+        while running := self._runner.read(tasks.running_hooks):
+            for task in running:
+                key = _key(task.task_id, task.epoch, task.hook_tries)
+                await self._workers.stop(key, grace_seconds=task.stop_grace_ms / 1000)
+            if patience_seconds <= 0:
+                log.error("some hooks could not be stopped in time; the next start looks after them")
+                return
+            await self._runner.clock.sleep(STOP_LOOK_SECONDS)
+            patience_seconds -= STOP_LOOK_SECONDS
+
+    async def close(self) -> None:
+        """Let go of what is under way; the next start finds it again."""
+        for end in self._ends:
+            end.cancel()
+        await asyncio.gather(*self._ends, return_exceptions=True)
 
 
 def _key(task_id: str, epoch: int, number: int) -> AttemptKey:
     return AttemptKey(task_id=task_id + SUFFIX, epoch=epoch, attempt=number)
+
+
+def _ref(key: AttemptKey) -> AttemptRef:
+    return AttemptRef(task_id=key.task_id.removesuffix(SUFFIX), epoch=key.epoch, attempt=key.attempt)

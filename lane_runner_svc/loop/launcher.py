@@ -138,6 +138,7 @@ class Launcher:
             "LANEWARDEN_SOCKET": self._socket,
             "LANEWARDEN_TOKEN": launch.token,
             "LANEWARDEN_TASK": launch.ref.task_id,
+            "LANEWARDEN_EPOCH": str(launch.ref.epoch),
             "LANEWARDEN_ATTEMPT": str(launch.ref.attempt),
             "LANEWARDEN_REASON": launch.reason.lower(),
         }

@@ -8,7 +8,7 @@ from typing import Final
 from lane_runner_svc import emitters
 from lane_runner_svc.runner import Runner
 from lane_runner_svc.store import holds
-from lane_runner_svc.work.timers import BATCH_MAX, fire_due
+from lane_runner_svc.work.timers import fire_due
 from lanewarden.errors import Refusal
 from lanewarden.hub import Topic
 from lanewarden.waiting import take_within
@@ -35,9 +35,7 @@ async def _fire(runner: Runner) -> float:
         if next_ms > (now_ms := runner.clock.steady_ms()):
             return min(LOOK_SECONDS_MAX, (next_ms - now_ms) / 1000)
         try:
-            fired = await runner.do(fire_due, emitter=emitters.TIMER)
+            await runner.do(fire_due, emitter=emitters.TIMER)
         except Refusal as refusal:  # a full disk: what is due stays due
             log.warning("timers cannot be stored", extra={"reason": refusal.reason.name})
             return RETRY_SECONDS
-        if fired == BATCH_MAX:
-            continue

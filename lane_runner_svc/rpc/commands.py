@@ -19,6 +19,7 @@ from lane_runner_svc.store.audit import Deed
 from lane_runner_svc.work import inbox, lives, timers
 from lane_runner_svc.work import tasks as task_work
 from lane_runner_svc.work.session import Session
+from lanewarden.auth import METHOD_ROLES
 from lanewarden.errors import Reason, invalid, refuse
 from lanewarden.server import Call, Role
 from lanewarden.store import Emitter
@@ -33,7 +34,7 @@ def actor_of(call: Call, request: ProtoMessage) -> Actor:
     """Who acts: the authenticated caller, or, when a supervisor forwards, the one it authenticated.
 
     Raises:
-        Refusal: ROLE_NOT_ALLOWED when anyone but a supervisor names somebody else.
+        Refusal: ROLE_NOT_ALLOWED when anyone but a supervisor names somebody else, or it names one who may not do this.
     """
     if not request.HasField("on_behalf_of"):
         return Actor(identity=call.identity.name, role=call.identity.role.value)
@@ -45,6 +46,15 @@ def actor_of(call: Call, request: ProtoMessage) -> Actor:
             needed=Role.SUPERVISOR.value,
         )
     person: task_pb2.Actor = request.on_behalf_of  # type: ignore[attr-defined]
+    if not person.identity:
+        raise invalid(("on_behalf_of.identity", "must be set"))
+    if person.role not in {role.value for role in METHOD_ROLES.get(call.method, frozenset())}:
+        raise refuse(
+            Reason.ROLE_NOT_ALLOWED,
+            f"{call.method} is not for the role {person.role!r}, on whose behalf it was called",
+            role=person.role,
+            needed=", ".join(sorted(role.value for role in METHOD_ROLES.get(call.method, frozenset()))),
+        )
     return Actor(identity=person.identity, role=person.role)
 
 
@@ -72,7 +82,7 @@ class CommandHandlers:
                 approvers=self._approvers,
             )
             task = task_work.submit(session, submission, by)
-            session.note = task.task_id
+            session.subject = task.task_id
             return pb.SubmitTaskResponse(task=self._shown(session, task))
 
         return await self._command(request, call, pb.SubmitTaskResponse, work, emitters.SUBMIT)
@@ -225,7 +235,7 @@ class CommandHandlers:
         """Make the caller the owner and launch nothing new."""
 
         def work(session: Session, by: Actor) -> pb.LaneRunnerServiceTakeOverResponse:
-            task, before = lives.take_over(session, request.task_id, by)
+            task, before = lives.take_over(session, request.task_id, by, cause=request.cause)
             return pb.LaneRunnerServiceTakeOverResponse(
                 task=self._shown(session, task), previous_owner=convert.actor_message(before)
             )

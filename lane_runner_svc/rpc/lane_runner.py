@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
+from typing import Final
 
 from lane_runner_svc.core.holds import HoldState
 from lane_runner_svc.core.timers import Approver
@@ -13,11 +14,13 @@ from lane_runner_svc.runner import Runner
 from lane_runner_svc.store import audit, holds, messages, tasks
 from lane_runner_svc.work import attempts
 from lanewarden.hub import ALL, Topic
-from lanewarden.paging import page_size, parse_token, token_of
+from lanewarden.paging import fitting, page_size, parse_token
 from lanewarden.server import Call
 from lanewarden.store import Connection
 from lanewarden.v1 import lane_runner_service_pb2 as pb
 from lanewarden.v1 import task_pb2
+
+MESSAGES_SHOWN_MAX: Final = 100
 
 
 class LaneRunnerHandlers(CommandHandlers):
@@ -39,10 +42,11 @@ class LaneRunnerHandlers(CommandHandlers):
 
         def look(reader: Connection) -> pb.GetTaskResponse:
             task = tasks.load(reader, request.task_id)
-            return pb.GetTaskResponse(
-                task=convert.task_message(reader, task, self._runner.runner_id),
-                messages=[convert.stored_message(reader, each) for each in messages.of_task(reader, task.task_id)],
+            latest = (
+                (each.sequence, convert.stored_message(reader, each)) for each in messages.of_task(reader, task.task_id)
             )
+            shown, _ = fitting(latest, MESSAGES_SHOWN_MAX)
+            return pb.GetTaskResponse(task=convert.task_message(reader, task, self._runner.runner_id), messages=shown)
 
         return self._runner.read(look)
 
@@ -51,15 +55,12 @@ class LaneRunnerHandlers(CommandHandlers):
         states = [task_pb2.TaskState.Name(state).removeprefix("TASK_STATE_") for state in request.states]
 
         def look(reader: Connection) -> pb.ListTasksResponse:
-            found, more = tasks.page(
-                reader,
-                states=states,
-                lane=request.lane,
-                rows_max=page_size(request.page_size),
-                before=parse_token(request.page_token),
+            found = tasks.page(reader, states=states, lane=request.lane, before=parse_token(request.page_token))
+            shown, token = fitting(
+                ((position, convert.task_message(reader, task, self._runner.runner_id)) for position, task in found),
+                page_size(request.page_size),
             )
-            shown = [convert.task_message(reader, task, self._runner.runner_id) for task in found]
-            return pb.ListTasksResponse(tasks=shown, next_page_token=token_of(more))
+            return pb.ListTasksResponse(tasks=shown, next_page_token=token)
 
         return self._runner.read(look)
 
@@ -110,15 +111,12 @@ class LaneRunnerHandlers(CommandHandlers):
         states = [wanted[state] for state in request.states if state in wanted] or [HoldState.OPEN.value]
 
         def look(reader: Connection) -> pb.ListHoldsResponse:
-            found, more = holds.page(
-                reader,
-                states=states,
-                task_id=request.task_id,
-                rows_max=page_size(request.page_size),
-                after=parse_token(request.page_token),
+            found = holds.page(reader, states=states, task_id=request.task_id, after=parse_token(request.page_token))
+            shown, token = fitting(
+                ((position, convert.hold_message(reader, hold, self._runner.runner_id)) for position, hold in found),
+                page_size(request.page_size),
             )
-            shown = [convert.hold_message(reader, hold, self._runner.runner_id) for hold in found]
-            return pb.ListHoldsResponse(holds=shown, next_page_token=token_of(more))
+            return pb.ListHoldsResponse(holds=shown, next_page_token=token)
 
         return self._runner.read(look)
 
@@ -143,7 +141,5 @@ class LaneRunnerHandlers(CommandHandlers):
         rows = self._runner.read(
             lambda reader: audit.page(reader, task_id=request.task_id, rows_max=rows_max + 1, after=after)
         )
-        more = rows[rows_max - 1]["sequence"] if len(rows) > rows_max else None
-        return pb.LaneRunnerServiceListAuditResponse(
-            entries=[convert.audit_message(row) for row in rows[:rows_max]], next_page_token=token_of(more)
-        )
+        entries, token = fitting(((row["sequence"], convert.audit_message(row)) for row in rows), rows_max)
+        return pb.LaneRunnerServiceListAuditResponse(entries=entries, next_page_token=token)

@@ -21,7 +21,7 @@ class Deed:
     trace_id: str = ""
 
 
-def record(uow: UnitOfWork, deed: Deed, *, action: str, outcome: str, wall_ms: int) -> None:
+def record(uow: UnitOfWork, deed: Deed, *, outcome: str, wall_ms: int) -> None:
     """Add an entry; ``outcome`` is OK or the reason of a refusal."""
     uow.execute(
         "INSERT INTO audit (wall_ms, identity, role, action, task_id, escalation_id, request_id, trace_id, outcome)"
@@ -30,7 +30,7 @@ def record(uow: UnitOfWork, deed: Deed, *, action: str, outcome: str, wall_ms: i
             wall_ms,
             deed.by.identity,
             deed.by.role,
-            action,
+            deed.action,
             deed.task_id,
             deed.escalation_id,
             deed.request_id,

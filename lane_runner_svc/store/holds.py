@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from typing import Final
 
 from lane_runner_svc.core.completion import GateDecision
 from lane_runner_svc.core.holds import Actor, Decision, Hold, HoldState, Ruling
 from lane_runner_svc.store.tasks import Reader
 from lanewarden.errors import Reason, refuse
 from lanewarden.store import Row, UnitOfWork
+
+ROWS_AT_A_TIME: Final = 50
 
 
 def _from_row(row: Row) -> Hold:
@@ -209,22 +212,19 @@ def count_expired(reader: Reader, task_id: str) -> int:
     return int(row[0])
 
 
-def page(
-    reader: Reader, *, states: Iterable[str], task_id: str, rows_max: int, after: int | None
-) -> tuple[list[Hold], int | None]:
-    """Escalations in ``states``, oldest first, and the position to go on from (None at the end)."""
+def page(reader: Reader, *, states: Iterable[str], task_id: str, after: int | None) -> Iterator[tuple[int, Hold]]:
+    """Escalations in ``states`` with their positions, oldest first, read a few at a time: each may be large."""
     wanted = list(states)
-    where, values = [f"state IN ({', '.join('?' * len(wanted))})", "position > ?"], [*wanted, after or 0]
+    where, values = [f"state IN ({', '.join('?' * len(wanted))})"], list[object](wanted)
     if task_id:
         where.append("task_id = ?")
         values.append(task_id)
-    rows = reader.query(
-        f"SELECT * FROM holds WHERE {' AND '.join(where)} ORDER BY position LIMIT ?",  # noqa: S608
-        (*values, rows_max + 1),
-    )
-    return [_from_row(row) for row in rows[:rows_max]], (
-        rows[rows_max - 1]["position"] if len(rows) > rows_max else None
-    )
+    sql = f"SELECT * FROM holds WHERE {' AND '.join(where)} AND position > ? ORDER BY position LIMIT ?"  # noqa: S608
+    position = after or 0
+    while rows := reader.query(sql, (*values, position, ROWS_AT_A_TIME)):
+        for row in rows:
+            position = row["position"]
+            yield position, _from_row(row)
 
 
 def gate_decisions(reader: Reader, task_id: str, epoch: int) -> dict[str, Row]:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, Final
 
 from lane_runner_svc.core.states import TERMINAL, State
 from lane_runner_svc.core.task import Author, HookState, Outcome, PauseCause, Task
@@ -14,6 +14,8 @@ from lane_runner_svc.core.timers import Approver, Patience
 from lanewarden.errors import Reason, refuse
 from lanewarden.store import Connection, UnitOfWork
 
+ROWS_AT_A_TIME: Final = 50
+POSITION_MAX: Final = 2**63 - 1
 _FIXED = ("task_id", "name", "lane", "gates", "spec", "submitted_wall_ms", "patience", "on_success")
 _COLUMNS = tuple(field.name for field in fields(Task))
 _SELECT = f"SELECT {', '.join(_COLUMNS)} FROM tasks"  # noqa: S608 - the columns are the dataclass's own
@@ -129,10 +131,8 @@ def queued(reader: Reader, lane: str) -> list[Task]:
     return [_from_row(row) for row in reader.query(sql, (lane,))]
 
 
-def page(
-    reader: Reader, *, states: Iterable[str], lane: str, rows_max: int, before: int | None
-) -> tuple[list[Task], int | None]:
-    """Tasks, newest first, and the position to go on from (None at the end)."""
+def page(reader: Reader, *, states: Iterable[str], lane: str, before: int | None) -> Iterator[tuple[int, Task]]:
+    """Tasks with their positions, newest first, read a few at a time: each may be large."""
     wanted = list(states)
     where, values = ["1"], list[object]()
     if wanted:
@@ -141,22 +141,22 @@ def page(
     if lane:
         where.append("lane = ?")
         values.append(lane)
-    if before is not None:
-        where.append("position < ?")
-        values.append(before)
     sql = (
         f"SELECT {', '.join(_COLUMNS)}, position FROM tasks "  # noqa: S608
-        f"WHERE {' AND '.join(where)} ORDER BY position DESC LIMIT ?"
+        f"WHERE {' AND '.join(where)} AND position < ? ORDER BY position DESC LIMIT ?"
     )
-    rows = reader.query(sql, (*values, rows_max + 1))
-    found = [_from_row(row[:-1]) for row in rows[:rows_max]]
-    return found, (rows[rows_max - 1][-1] if len(rows) > rows_max else None)
+    position = POSITION_MAX if before is None else before
+    while rows := reader.query(sql, (*values, position, ROWS_AT_A_TIME)):
+        for row in rows:
+            position = row[-1]
+            yield position, _from_row(row[:-1])
 
 
 def due_hooks(reader: Reader, now_ms: int) -> tuple[list[Task], int | None]:
-    """Tasks whose on_success command is due and does not run, and when the next one will be."""
+    """Tasks whose on_success command is due and does not run, and when the next one will be; a paused task has none."""
     rows = reader.query(
-        f"{_SELECT} WHERE hook_state = 'PENDING' AND NOT hook_running ORDER BY hook_not_before_ms LIMIT 100"
+        f"{_SELECT} WHERE hook_state = 'PENDING' AND NOT hook_running AND pauses = '[]'"
+        " ORDER BY hook_not_before_ms LIMIT 100"
     )
     found = [_from_row(row) for row in rows]
     due = [task for task in found if task.hook_not_before_ms <= now_ms]

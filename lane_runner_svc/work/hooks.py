@@ -11,9 +11,10 @@ from lane_runner_svc.core.states import State
 from lane_runner_svc.core.task import HookState, Task, clipped
 from lane_runner_svc.store import tasks
 from lane_runner_svc.work.attempts import blockers
-from lane_runner_svc.work.session import Session
+from lane_runner_svc.work.session import AttemptRef, Session
 
 TRIES_MAX: Final = 5
+"""Tries until the command has failed, and again after each RetryTask. They are numbered on: each has its own directory."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,7 +34,9 @@ def idempotency_key(task: Task) -> str:
 def start(session: Session, task_id: str) -> HookRun | None:
     """Count a try before it is started; None when there is nothing to run, or something blocks after all (I1)."""
     task = tasks.load(session.uow, task_id)
-    if task.state is not State.SUCCEEDED or task.hook_state is not HookState.PENDING or task.hook_running:
+    if task.state is not State.SUCCEEDED or task.hook_state is not HookState.PENDING:
+        return None
+    if task.hook_running or task.pauses:
         return None
     if blocked := blockers(session.uow, task):
         session.save(task, replace(task, hook_state=HookState.FAILED, hook_summary=f"blocked: {named(blocked)}"))
@@ -42,15 +45,20 @@ def start(session: Session, task_id: str) -> HookRun | None:
     return HookRun(task=started, number=started.hook_tries, idempotency_key=idempotency_key(started))
 
 
-def end(session: Session, task_id: str, number: int, *, done: bool, detail: str) -> Task:
-    """What a try came to. A second report of the same end, or one of an earlier try, changes nothing."""
-    task = tasks.load(session.uow, task_id)
-    if not task.hook_running or task.hook_tries != number:
+def end(session: Session, ref: AttemptRef, *, done: bool, interrupted: bool = False, detail: str) -> Task:
+    """What a try came to; ``ref.attempt`` is its number. A second report of the same end, or one of an earlier try or
+    epoch, changes nothing. A try that the runner cut short because it goes down says nothing about the command.
+    """
+    task = tasks.load(session.uow, ref.task_id)
+    if not task.hook_running or (task.epoch, task.hook_tries) != (ref.epoch, ref.attempt):
         return task
-    ended = replace(task, hook_running=False, hook_summary=clipped(f"try {number} {detail}"))
+    ended = replace(task, hook_running=False, hook_summary=clipped(f"try {ref.attempt} {detail}"))
     if done:
         return session.save(task, replace(ended, hook_state=HookState.DONE))
-    if number >= TRIES_MAX:
+    if interrupted:
+        return session.save(task, ended)
+    number = ref.attempt
+    if number % TRIES_MAX == 0:
         return session.save(task, replace(ended, hook_state=HookState.FAILED))
-    delay_ms = budget.backoff_ms(number, session.random.random())
+    delay_ms = budget.backoff_ms(number % TRIES_MAX, session.random.random())
     return session.save(task, replace(ended, hook_not_before_ms=session.now.steady_ms + delay_ms))

@@ -6,10 +6,11 @@ from collections.abc import Callable
 
 from lane_runner_svc.core import lives
 from lane_runner_svc.core.holds import Actor
-from lane_runner_svc.core.states import IllegalTransitionError
+from lane_runner_svc.core.states import Event, IllegalTransitionError
 from lane_runner_svc.core.task import Task, ended, illegal
 from lane_runner_svc.store import messages, tasks
 from lane_runner_svc.work.session import Session
+from lanewarden.errors import Reason, refuse
 
 
 def retry(session: Session, task_id: str) -> Task:
@@ -25,8 +26,15 @@ def reopen(session: Session, task_id: str) -> Task:
     """The next epoch of a task that has ended; what was parked for it is delivered in it.
 
     Raises:
-        Refusal: TASK_UNKNOWN, ILLEGAL_TRANSITION when it has not ended.
+        Refusal: TASK_UNKNOWN; ILLEGAL_TRANSITION when it has not ended, or while its on_success command runs.
     """
+    if tasks.load(session.uow, task_id).hook_running:
+        raise refuse(
+            Reason.ILLEGAL_TRANSITION,
+            f"the on_success command of task {task_id} is running; reopen the task once that has ended",
+            task_id=task_id,
+            event=Event.REOPENED.name,
+        )
     reopened = _relive(session, task_id, lives.reopen)
     messages.unpark(session.uow, task_id)
     return reopened
@@ -40,15 +48,15 @@ def _relive(session: Session, task_id: str, life: Callable[[Task], Task]) -> Tas
         raise illegal(task, error) from None
 
 
-def take_over(session: Session, task_id: str, by: Actor) -> tuple[Task, Actor]:
+def take_over(session: Session, task_id: str, by: Actor, *, cause: str) -> tuple[Task, Actor]:
     """Make ``by`` the owner and launch nothing new; returns the task and who owned it before.
 
     Raises:
         Refusal: TASK_UNKNOWN, TASK_TERMINAL or TASK_SETTLED.
     """
     task = tasks.load(session.uow, task_id)
-    if task.terminal:
+    if task.over:
         raise ended(task)
     before = Actor(identity=task.owner, role=task.owner_role)
-    session.note = f"from {before.identity}"
+    session.note = f"from {before.identity}" + (f": {cause}" if cause else "")
     return session.save(task, lives.take_over(task, by)), before

@@ -47,6 +47,8 @@ class Session:
     completed: list[AttemptRef] = field(default_factory=list)
     note: str = ""
     """What the audit adds to the name of the action, such as who owned a task before."""
+    subject: str = ""
+    """The task that the audit names, where the request could not: one that was made by it."""
 
     def happen(self, task: Task, happening: Happening) -> Task:
         """Judge a happening, store the task as it is then, and carry out the effects that belong to the transaction."""
@@ -88,7 +90,8 @@ class Session:
     def record(self, deed: Deed, outcome: str) -> None:
         """Add an entry to the audit."""
         action = f"{deed.action} {self.note}".rstrip()
-        audit.record(self.uow, deed, action=action, outcome=outcome, wall_ms=self.now.wall_ms)
+        subject = replace(deed, action=action, task_id=deed.task_id or self.subject)
+        audit.record(self.uow, subject, outcome=outcome, wall_ms=self.now.wall_ms)
 
     def after_commit(self, tell: Callable[[Session], None]) -> None:
         """Have the runner told of this session once it is durable."""

@@ -70,7 +70,7 @@ def cancel(session: Session, task_id: str, *, cause: str, by: Actor) -> Task:
 
 
 def pause(session: Session, task_id: str) -> Task:
-    """Add the operator's pause: nothing is launched until it is cleared.
+    """Add the operator's pause: nothing is launched until it is cleared, no on_success command either.
 
     Raises:
         Refusal: TASK_UNKNOWN, TASK_TERMINAL or TASK_SETTLED.
@@ -94,7 +94,7 @@ def _set_pauses(
     session: Session, task_id: str, *, add: PauseCause | None = None, remove: PauseCause | None = None
 ) -> Task:
     task = tasks.load(session.uow, task_id)
-    if task.terminal:
+    if task.over:
         raise ended(task)
     pauses = (task.pauses | {add} if add else task.pauses) - {remove}
     return task if pauses == task.pauses else session.save(task, replace(task, pauses=frozenset(pauses)))

@@ -105,6 +105,22 @@ def _take(kit: RunnerKit) -> tuple[Callable[[Any], Any], Any, Any]:
     return lambda request: kit.say(ref, "AcknowledgeMessage", request), first, other
 
 
+def _reopen(kit: RunnerKit) -> tuple[Callable[[Any], Any], Any, Any]:
+    first, other = (
+        pb.ReopenTaskRequest(request_id=REQUEST_ID, task_id=kit.cancel(kit.submit().task_id).task_id) for _ in range(2)
+    )
+    return lambda request: kit.ask("ReopenTask", request), first, other
+
+
+def _extend(kit: RunnerKit) -> tuple[Callable[[Any], Any], Any, Any]:
+    escalation_id = kit.escalate(kit.running())
+    first, other = (
+        pb.ExtendHoldRequest(request_id=REQUEST_ID, escalation_id=escalation_id, deadline={"seconds": seconds})
+        for seconds in (60, 61)
+    )
+    return lambda request: kit.ask("ExtendHold", request), first, other
+
+
 COMMANDS: dict[str, Prepare] = {
     "SubmitTask": _submit,
     "SendInput": _of_task("SendInput", pb.SendInputRequest, text="y"),
@@ -114,6 +130,10 @@ COMMANDS: dict[str, Prepare] = {
     "CancelTask": _of_task("CancelTask", pb.CancelTaskRequest, cause="y"),
     "PauseTask": _of_task("PauseTask", pb.PauseTaskRequest),
     "ResumeTask": _of_task("ResumeTask", pb.ResumeTaskRequest),
+    "RetryTask": _of_task("RetryTask", pb.RetryTaskRequest),
+    "ReopenTask": _reopen,
+    "TakeOver": _of_task("TakeOver", pb.LaneRunnerServiceTakeOverRequest, cause="y"),
+    "ExtendHold": _extend,
     "RecordGate": _of_task("RecordGate", pb.RecordGateRequest, decision="GATE_DECISION_REVISE"),
     "Escalate": _worker("Escalate", {"question": "x?"}, {"question": "y?"}, wpb.WorkerServiceEscalateRequest),
     "Escalate with a hold": _worker(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from random import Random
@@ -14,7 +14,10 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
+from lane_runner_svc.core.holds import Hold
 from lane_runner_svc.core.states import State
+from lane_runner_svc.core.task import HookState
+from lane_runner_svc.work.hooks import HookRun
 from lane_runner_svc.work.session import AttemptRef
 from lanewarden.auth import Role
 from lanewarden.errors import Reason, Refusal
@@ -34,8 +37,15 @@ ENDS = {"done": exit_code(0), "wrong": exit_code(1), "killed": KILLED, "lost": L
 
 # Weights by repetition. One rule rather than one for each act, because hypothesis leaves out some rules in each run, and a
 # run without the questions or without the launches says little.
-OPERATOR = ["submit", "ruling", "ruling", "ruling", "ack", "message", "gate", "pause", "resume", "resume", "cancel"]
+OPERATOR = [
+    *("submit", "ruling", "ruling", "ruling", "ack", "message", "gate", "pause", "resume", "resume", "cancel"),
+    *("extend", "retry", "reopen", "take_over"),
+]
 LAUNCHER = [
+    "time_passes",
+    "time_passes",
+    "hook_starts",
+    "hook_ends",
     "claim",
     "claim",
     "claim",
@@ -63,7 +73,9 @@ class RunnerMachine(RuleBasedStateMachine):
         self.kit = make_runner(Path(self.place.name))
         self.watch = Watch()
         self.task_ids: list[str] = []
-        self.paused: set[str] = set()
+        self.paused: dict[str, set[str]] = defaultdict(set)
+        """What operators have paused and not resumed; a deadline that has passed is not among it."""
+        self.hooks: list[HookRun] = []
         self.starting: list[AttemptRef] = []
         self.living: list[AttemptRef] = []
         self.dead: list[AttemptRef] = []
@@ -77,6 +89,9 @@ class RunnerMachine(RuleBasedStateMachine):
     @invariant()
     def the_invariants_hold(self) -> None:
         self.kit.runner.read(self.watch.look)
+        for task_id in self.task_ids:
+            causes = {cause.value for cause in self.kit.task(task_id).pauses} - {"HOLD_DEADLINE"}
+            assert causes == self.paused[task_id], f"{task_id} is paused by {causes}: one cause has touched another"
         assert self.kit.runner.store.unattributed_rows() == 0, "somebody writes without a name (I11)"
 
     @rule(act=st.sampled_from([*OPERATOR, *LAUNCHER, *WORKER]), index=which, variant=which)
@@ -113,8 +128,13 @@ class RunnerMachine(RuleBasedStateMachine):
 
     def submit(self, index: int, variant: int) -> None:
         if sum(not self.kit.task(task_id).terminal for task_id in self.task_ids) < UNFINISHED_MAX:
-            gates = ["review"] if variant == 0 else []
-            task = self.kit.submit(lane=self.pick(LANES, index), gates=gates, premature_exits_max=1)
+            spec: dict[str, Any] = {"gates": ["review"]} if variant == 0 else {}
+            if variant % 2:
+                spec["hold_deadline"] = {"seconds": 7_200}
+                spec["approvers"] = [{"identity": "ann"}, {"identity": "bob", "after": {"seconds": 3_600}}]
+            if variant % 3:
+                spec["on_success"] = ["true"]
+            task = self.kit.submit(lane=self.pick(LANES, index), premature_exits_max=1, **spec)
             self.task_ids.append(task.task_id)
 
     def ruling(self, index: int, variant: int) -> None:
@@ -172,14 +192,106 @@ class RunnerMachine(RuleBasedStateMachine):
         self.perhaps(lambda: self.kit.ask("RecordGate", request), Reason.GATE_UNKNOWN, Reason.TASK_TERMINAL)
 
     def pause(self, index: int, variant: int) -> None:
-        request = pb.PauseTaskRequest(task_id=self.pick(self.task_ids[::-1], index))
-        if self.perhaps(lambda: self.kit.ask("PauseTask", request), Reason.TASK_TERMINAL) is not None:
-            self.paused.add(request.task_id)
+        task_id = self.pick(self.task_ids[::-1], index)
+        if self.perhaps(lambda: self.kit.on_task("PauseTask", task_id), Reason.TASK_TERMINAL) is not None:
+            self.paused[task_id].add("OPERATOR")
 
     def resume(self, index: int, variant: int) -> None:
-        request = pb.ResumeTaskRequest(task_id=self.pick(self.task_ids[::-1], index))
-        if self.perhaps(lambda: self.kit.ask("ResumeTask", request), Reason.TASK_TERMINAL) is not None:
-            self.paused.discard(request.task_id)
+        task_id, cause = self.pick(self.task_ids[::-1], index), self.pick(["OPERATOR", "TAKEOVER"], variant)
+        if variant > 9:  # only a ruling or another deadline clears that one
+            with pytest.raises(Refusal):
+                self.kit.on_task("ResumeTask", task_id, cause="PAUSE_CAUSE_HOLD_DEADLINE")
+            return
+        act = lambda: self.kit.on_task("ResumeTask", task_id, cause=f"PAUSE_CAUSE_{cause}")  # noqa: E731
+        if self.perhaps(act, Reason.TASK_TERMINAL) is not None:
+            self.paused[task_id].discard(cause)
+            self.note(f"resume {cause}")
+
+    def take_over(self, index: int, variant: int) -> None:
+        task_id = self.pick(self.task_ids[::-1], index)
+        if (
+            variant < 4
+            and self.perhaps(lambda: self.kit.on_task("TakeOver", task_id), Reason.TASK_TERMINAL) is not None
+        ):
+            self.paused[task_id].add("TAKEOVER")
+            self.note("take over")
+
+    def retry(self, index: int, variant: int) -> None:
+        before = self.kit.task(self.pick(self.task_ids[::-1], index))
+        act = lambda: self.kit.on_task("RetryTask", before.task_id)  # noqa: E731
+        if self.perhaps(act, Reason.TASK_TERMINAL) is None:
+            return
+        if before.state is State.FAILED:
+            self.watch.accepted.relives[before.task_id] += 1
+            assert self.kit.task(before.task_id).state is State.QUEUED
+        else:
+            assert self.kit.task(before.task_id).state is before.state, "a retry has moved what had not failed"
+        self.note(f"retry, {before.state.name}")
+
+    def reopen(self, index: int, variant: int) -> None:
+        before = self.kit.task(self.pick(self.task_ids[::-1], index))
+        act = lambda: self.kit.on_task("ReopenTask", before.task_id)  # noqa: E731
+        if self.perhaps(act, Reason.ILLEGAL_TRANSITION) is not None:
+            assert before.terminal, "a task that had not ended was reopened"
+            assert not before.hook_running, "a task was reopened under its running command"
+            assert self.kit.task(before.task_id).epoch == before.epoch + 1
+            self.watch.accepted.relives[before.task_id] += 1
+            self.note(f"reopen, {before.state.name}")
+
+    def extend(self, index: int, variant: int) -> None:
+        asked = list(self.watch.accepted.escalations)
+        if asked:
+            escalation_id, seconds = self.pick(asked[::-1], index), 60 + 600 * variant
+            if self.perhaps(lambda: self.kit.extend(escalation_id, seconds), Reason.HOLD_NOT_OPEN) is not None:
+                hold = self.kit.hold(escalation_id)
+                assert (hold.open, hold.expired) == (True, False)
+                assert hold.deadline_ms == self.kit.clock.steady_ms() + 1000 * seconds
+                self.watch.accepted.deadlines[escalation_id] += 1
+                self.note("extend")
+
+    # What time does
+
+    def time_passes(self, index: int, variant: int) -> None:
+        """Minutes or hours go by in which nobody looked, then what is due fires, and nothing is due any more."""
+        self.kit.clock.advance(self.pick([60, 1_200, 4_000, 15_000], variant))
+        open_before = self.open_holds()
+        if self.kit.fire():
+            self.note("timers fire")
+        now_ms, open_after = self.kit.clock.steady_ms(), self.open_holds()
+        assert set(open_after) == set(open_before), "a timer has closed a hold"
+        for escalation_id, hold in open_after.items():
+            assert hold.timer_ms is not None
+            assert hold.timer_ms > now_ms, f"a timer of {escalation_id} is due and did not fire"
+            assert hold.expired == (hold.deadline_ms is not None and hold.deadline_ms <= now_ms)
+            if hold.expired and not open_before[escalation_id].expired:
+                self.note("deadline")
+        assert self.kit.fire() == 0
+
+    def open_holds(self) -> dict[str, Hold]:
+        holds = {each: self.kit.hold(each) for each in self.watch.accepted.escalations}
+        return {escalation_id: hold for escalation_id, hold in holds.items() if hold.open}
+
+    def hook_starts(self, index: int, variant: int) -> None:
+        due = [task_id for task_id in self.task_ids if self.kit.task(task_id).hook_state is HookState.PENDING]
+        some = due or self.task_ids
+        run = self.kit.start_hook(self.pick(some, index)) if some else None
+        if run is not None:
+            task_id = run.task.task_id
+            assert not self.paused[task_id], "an on_success command was started in a pause"
+            assert not any(hold.task_id == task_id for hold in self.open_holds().values()), "started over a hold (I1)"
+            assert run.idempotency_key == f"{task_id}.{run.task.epoch}"
+            self.hooks.append(run)
+            self.note("hook starts")
+
+    def hook_ends(self, index: int, variant: int) -> None:
+        if self.hooks:
+            run = self.pick(self.hooks, index)
+            after = self.kit.end_hook(run, done=variant % 3 == 0, interrupted=variant == 1)
+            self.hooks.remove(run)
+            self.note(f"hook ends, {after.hook_state.name}")
+            before = self.kit.dump()
+            self.kit.end_hook(run)
+            assert self.kit.dump() == before, "the end of a command was told twice and counted twice"
 
     def cancel(self, index: int, variant: int) -> None:
         task_id = self.pick(self.task_ids[::-1], index)
@@ -195,7 +307,10 @@ class RunnerMachine(RuleBasedStateMachine):
         if launch is None:
             return
         assert launch.ref.task_id not in {ref.task_id for ref in self.speakers()}, "a second worker of a task (I5)"
-        assert launch.ref.task_id not in self.paused, "a paused task was claimed"
+        assert not self.paused[launch.ref.task_id], "a paused task was claimed"
+        assert not any(hold.task_id == launch.ref.task_id for hold in self.open_holds().values()), (
+            "a held task was claimed"
+        )
         self.starting.append(launch.ref)
         self.note(f"claim as {launch.reason}")
 
@@ -298,7 +413,7 @@ def run(examples: int, *, derandomize: bool) -> Counter[str]:
 
 
 def test_the_invariants_hold_whatever_happens() -> None:
-    """I1, I2, I3, I4, I5, I6 and I11 after every step; a failure is shrunk to the fewest steps that lead to it."""
+    """I1 to I6, I9, I11 and I13 after every step; a failure is shrunk to the fewest steps that lead to it."""
     happened = run(60, derandomize=True)
     assert {"hold", "ruling", "taken", "exit, HELD", "exit, SUCCEEDED", "ATTEMPT_STALE"} <= set(happened)
 
@@ -316,7 +431,10 @@ FREQUENT = {
     *("claim as FIRST", "claim as RETRY", "claim as RULING", "launch failed, QUEUED"),
     *("exit, HELD", "exit, QUEUED", "exit, SUCCEEDED", "exit, FAILED", "exit, CANCELED"),
     *("ALREADY_RULED", "HOLD_NOT_OPEN", "RULING_INVALID", "COMPLETION_BLOCKED"),
-    *("ATTEMPT_STALE", "TASK_TERMINAL", "WORKER_DEAD"),
+    *("ATTEMPT_STALE", "TASK_TERMINAL", "WORKER_DEAD", "ILLEGAL_TRANSITION"),
+    *("extend", "timers fire", "deadline", "take over", "resume OPERATOR", "resume TAKEOVER"),
+    *("retry, FAILED", "retry, HELD", "retry, QUEUED", "reopen, SUCCEEDED", "reopen, FAILED", "reopen, CANCELED"),
+    *("hook starts", "hook ends, DONE", "hook ends, PENDING"),
 }
 OFTEN = 5
 
@@ -328,7 +446,7 @@ def test_everything_happens_and_the_invariants_hold() -> None:
         random = Random(seed)
         machine = RunnerMachine()
         try:
-            for _ in range(150):
+            for _ in range(200):
                 machine.happen(
                     random.choice([*OPERATOR, *LAUNCHER, *WORKER]), random.randrange(12), random.randrange(12)
                 )
@@ -355,6 +473,12 @@ BROKEN = [
     "DELETE FROM messages",
     "UPDATE messages SET state = 'ACKNOWLEDGED'",
     "UPDATE messages SET body = 'y'",
+    "UPDATE holds SET deadline_ms = 1",
+    "UPDATE holds SET expired = 1",
+    "UPDATE holds SET reminders = -1",
+    "UPDATE tasks SET pauses = '[\"HOLD_DEADLINE\"]', version = version + 1",
+    "UPDATE tasks SET epoch = 2, attempt = 0, version = version + 1",
+    "UPDATE tasks SET hook_state = 'PENDING', version = version + 1",
 ]
 
 

@@ -172,6 +172,7 @@ class RunnerNode(Node):
         self.kernel.listener = None
         if self.parts is not None:
             self.network.later(self.parts.launcher.close())
+            self.network.later(self.parts.hooks.close())
 
 
 class SupervisorNode(Node):

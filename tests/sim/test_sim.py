@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import logging
-import os
-import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -30,17 +27,6 @@ SEEDS_PER_TEST = 10
 SEEDS_LONG = 2_000
 KEPT_SEEDS: dict[int, str] = {}
 """Seeds that once found a bug, and which: they stay, whatever SEEDS is."""
-
-
-@pytest.fixture
-def directory() -> Iterator[Path]:
-    """A place for the databases, in memory where there is one: the simulator crashes processes, not disks."""
-    logging.disable(logging.CRITICAL)
-    shared = Path("/dev/shm")
-    base = shared if shared.is_dir() and os.access(shared, os.W_OK) else None
-    with tempfile.TemporaryDirectory(dir=base) as path:
-        yield Path(path)
-    logging.disable(logging.NOTSET)
 
 
 def run(seed: int, directory: Path) -> World:

@@ -8,18 +8,22 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from lane_runner_svc.core import holds as core_holds
+from lane_runner_svc.core import lives as core_lives
+from lane_runner_svc.core import timers as core_timers
 from lane_runner_svc.core.happenings import Exited, HoldOpened, HoldReleased
 from lane_runner_svc.core.holds import Actor, Decision, Hold, HoldState, Ruling
-from lane_runner_svc.core.task import Task
+from lane_runner_svc.core.task import PauseCause, Task
+from lane_runner_svc.rpc import commands, lane_runner
 from lane_runner_svc.store import holds, tasks
-from lane_runner_svc.work import attempts, inbox
+from lane_runner_svc.work import attempts, hooks, inbox, timers
 from lane_runner_svc.work import tasks as task_work
-from lane_runner_svc.work.session import Session
+from lane_runner_svc.work.session import AttemptRef, Session
 from lanewarden.errors import Refusal
 from tests import runner_checks as checks
 from tests.runner_kit import RunnerKit, make_runner
@@ -143,6 +147,183 @@ def full_inbox_turns_rulings_away(patch: Patch) -> None:
     patch.setattr(inbox, "_send", mutant)
 
 
+def text_is_taken_for_a_ruling(patch: Patch) -> None:
+    """Whatever is said about a hold approves it."""
+    rule = inbox.rule
+
+    def mutant(session: Session, ruling: Ruling, **named: Any) -> Any:
+        meant = Decision.APPROVE if ruling.decision is Decision.UNSPECIFIED else ruling.decision
+        return rule(session, replace(ruling, decision=meant), **named)
+
+    patch.setattr(inbox, "rule", mutant)
+
+
+def rulings_are_not_checked(patch: Patch) -> None:
+    """A decision is enough."""
+    check = inbox.check_ruling
+
+    def mutant(ruling: Ruling, **facts: Any) -> None:
+        if ruling.decision is Decision.UNSPECIFIED:
+            check(ruling, **facts)
+
+    patch.setattr(inbox, "check_ruling", mutant)
+
+
+def check_completion_asks_nobody(patch: Patch) -> None:
+    """CheckCompletion does not consult the judge."""
+    patch.setattr(lane_runner, "attempts", SimpleNamespace(blockers=lambda _reader, _task: ()))
+
+
+def on_success_asks_nobody(patch: Patch) -> None:
+    """The on_success command does not consult the judge."""
+    patch.setattr(hooks, "blockers", lambda _reader, _task: ())
+
+
+def payload_says_who_acts(patch: Patch) -> None:
+    """Whoever is named in the payload is believed to have acted."""
+
+    def mutant(call: Any, request: Any) -> Actor:
+        named = request.on_behalf_of
+        if named.identity:
+            return Actor(identity=named.identity, role=named.role)
+        return Actor(identity=call.identity.name, role=call.identity.role.value)
+
+    patch.setattr(commands, "actor_of", mutant)
+
+
+def deadline_approves(patch: Patch) -> None:
+    """Silence until the deadline is taken for consent."""
+    fire = core_timers.fire
+
+    def mutant(hold: Hold, patience: Any, now_ms: int) -> Hold:
+        fired = fire(hold, patience, now_ms)
+        return released(fired) if fired.expired else fired
+
+    patch.setattr(core_timers, "fire", mutant)
+
+
+def deadline_rejects(patch: Patch) -> None:
+    """Silence until the deadline is taken for a no: the hold is closed."""
+    fire = core_timers.fire
+
+    def mutant(hold: Hold, patience: Any, now_ms: int) -> Hold:
+        fired = fire(hold, patience, now_ms)
+        return replace(fired, state=HoldState.CANCELED) if fired.expired else fired
+
+    patch.setattr(core_timers, "fire", mutant)
+
+
+def deadline_does_not_park(patch: Patch) -> None:
+    """A deadline that has passed is only shown."""
+    patch.setattr(timers, "PauseCause", SimpleNamespace(HOLD_DEADLINE=PauseCause.OPERATOR))
+
+
+def ack_moves_the_deadline(patch: Patch) -> None:
+    """Whoever is looking into it gets more time."""
+    restart = core_timers.restart_reminders
+
+    def mutant(hold: Hold, patience: Any, now_ms: int) -> Hold:
+        restarted = restart(hold, patience, now_ms)
+        return restarted if hold.deadline_ms is None else replace(restarted, deadline_ms=now_ms + patience.deadline_ms)
+
+    patch.setattr(core_timers, "restart_reminders", mutant)
+
+
+def ack_forgives_the_deadline(patch: Patch) -> None:
+    """An ack after the deadline un-parks the task."""
+    acknowledge = inbox.acknowledge
+
+    def mutant(session: Session, **said: Any) -> Hold:
+        acked = acknowledge(session, **said)
+        session.save_hold(replace(acked, expired=False))
+        timers.unpark(session, tasks.load(session.uow, acked.task_id))
+        return acked
+
+    patch.setattr(inbox, "acknowledge", mutant)
+
+
+def resume_clears_the_park(patch: Patch) -> None:
+    """ResumeTask clears every cause."""
+
+    def mutant(session: Session, task_id: str, _cause: Any = None) -> Task:
+        task = tasks.load(session.uow, task_id)
+        return session.save(task, replace(task, pauses=frozenset()))
+
+    patch.setattr(task_work, "resume", mutant)
+
+
+def resume_of_the_park_is_possible(patch: Patch) -> None:
+    """ResumeTask clears the park when it is asked to."""
+
+    def mutant(session: Session, task_id: str, cause: PauseCause = PauseCause.OPERATOR) -> Task:
+        task = tasks.load(session.uow, task_id)
+        return session.save(task, replace(task, pauses=task.pauses - {cause}))
+
+    patch.setattr(task_work, "resume", mutant)
+
+
+def epoch_is_no_fence(patch: Patch) -> None:
+    """A worker is known by the number of its attempt."""
+    load_attempt, check_current = tasks.load_attempt, attempts.check_current
+
+    def load(reader: Any, task_id: str, _epoch: int, attempt: int) -> Any:
+        return load_attempt(reader, task_id, tasks.load(reader, task_id).epoch, attempt)
+
+    def check(task: Task, attempt: Any, ref: AttemptRef) -> None:
+        check_current(task, attempt, replace(ref, epoch=task.epoch))
+
+    patch.setattr(tasks, "load_attempt", load)
+    patch.setattr(attempts, "check_current", check)
+
+
+def reviews_are_for_ever(patch: Patch) -> None:
+    """A gate that was passed in one epoch is passed in all."""
+    decisions = holds.gate_decisions
+
+    def mutant(reader: Any, task_id: str, epoch: int) -> Any:
+        return {gate: row for each in range(1, epoch + 1) for gate, row in decisions(reader, task_id, each).items()}
+
+    patch.setattr(holds, "gate_decisions", mutant)
+
+
+def end_of_a_command_is_of_any_epoch(patch: Patch) -> None:
+    """The end of a try is known by its number."""
+    end = hooks.end
+
+    def mutant(session: Session, ref: AttemptRef, **said: Any) -> Task:
+        return end(session, replace(ref, epoch=tasks.load(session.uow, ref.task_id).epoch), **said)
+
+    patch.setattr(hooks, "end", mutant)
+
+
+def command_ignores_pauses(patch: Patch) -> None:
+    """A pause is about attempts only."""
+    start = hooks.start
+
+    def mutant(session: Session, task_id: str) -> Any:
+        task = tasks.load(session.uow, task_id)
+        session.save(task, replace(task, pauses=frozenset()))
+        return start(session, task_id)
+
+    patch.setattr(hooks, "start", mutant)
+
+
+def retry_counts_tries_anew(patch: Patch) -> None:
+    """The tries after a retry begin at 1 again."""
+    retry = core_lives.retry
+    patch.setattr(core_lives, "retry", lambda task: replace(retry(task), hook_tries=0))
+
+
+def park_outlives_its_task(patch: Patch) -> None:
+    """The end of a task leaves its pauses as they are."""
+    save = Session.save
+
+    def mutant(session: Session, before: Task, after: Task) -> Task:
+        return save(session, before, replace(after, pauses=before.pauses) if after.terminal else after)
+
+    patch.setattr(Session, "save", mutant)
+
+
 MUTANTS: list[tuple[Callable[[Patch], None], Callable[[RunnerKit], None]]] = [
     (ack_releases, checks.check_an_ack_releases_nothing),
     (instruction_releases, checks.check_an_instruction_releases_nothing),
@@ -155,6 +336,24 @@ MUTANTS: list[tuple[Callable[[Patch], None], Callable[[RunnerKit], None]]] = [
     (last_ruling_wins, checks.check_the_first_ruling_wins),
     (pause_is_only_shown, checks.check_a_paused_task_is_not_launched),
     (full_inbox_turns_rulings_away, checks.check_a_full_inbox_takes_a_ruling),
+    (text_is_taken_for_a_ruling, checks.check_no_text_is_a_ruling),
+    (rulings_are_not_checked, checks.check_no_text_is_a_ruling),
+    (check_completion_asks_nobody, checks.check_check_completion_asks_the_judge),
+    (on_success_asks_nobody, checks.check_on_success_asks_the_judge),
+    (payload_says_who_acts, checks.check_a_role_is_not_read_from_the_payload),
+    (deadline_approves, checks.check_a_deadline_decides_nothing),
+    (deadline_rejects, checks.check_a_deadline_decides_nothing),
+    (deadline_does_not_park, checks.check_a_deadline_decides_nothing),
+    (ack_moves_the_deadline, checks.check_an_ack_moves_no_deadline),
+    (ack_forgives_the_deadline, checks.check_an_ack_moves_no_deadline),
+    (resume_clears_the_park, checks.check_a_park_is_not_resumed),
+    (resume_of_the_park_is_possible, checks.check_a_park_is_not_resumed),
+    (epoch_is_no_fence, checks.check_an_epoch_is_a_fence),
+    (reviews_are_for_ever, checks.check_an_epoch_is_a_fence),
+    (end_of_a_command_is_of_any_epoch, checks.check_an_epoch_is_a_fence),
+    (command_ignores_pauses, checks.check_a_command_waits_for_its_pause),
+    (retry_counts_tries_anew, checks.check_no_try_is_numbered_twice),
+    (park_outlives_its_task, checks.check_a_closed_hold_parks_nothing),
 ]
 
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 
 import pytest
 
+from lane_runner_svc.core import lives
 from lane_runner_svc.core.happenings import (
     CancelAsked,
     Claimed,
@@ -20,7 +22,7 @@ from lane_runner_svc.core.happenings import (
 )
 from lane_runner_svc.core.holds import Actor
 from lane_runner_svc.core.states import TABLE, TERMINAL, Event, IllegalTransitionError, State, after, chart
-from lane_runner_svc.core.task import Author, Exit, ExitKind, Now, Outcome, Task
+from lane_runner_svc.core.task import Author, Exit, ExitKind, HookState, Now, Outcome, PauseCause, Task
 from lanewarden.errors import Reason, Refusal
 
 EXPECTED = """
@@ -43,6 +45,11 @@ HELD      RELEASED_AWAY   QUEUED
 HELD      EXITED_HELD     HELD
 HELD      CANCELED        CANCELED
 IDLE      CANCELED        CANCELED
+FAILED    RETRIED         QUEUED
+SUCCEEDED REOPENED        QUEUED
+FAILED    REOPENED        QUEUED
+CANCELED  REOPENED        QUEUED
+SETTLED   REOPENED        QUEUED
 """
 LEGAL = {
     (State[state], Event[event]): State[target]
@@ -106,10 +113,71 @@ def test_every_pair_is_legal_exactly_as_designed(state: State, event: Event) -> 
     assert (caught.value.state, caught.value.event) == (state, event)
 
 
-def test_terminal_states_have_no_way_out() -> None:
-    """Nothing leaves SUCCEEDED, FAILED, CANCELED or SETTLED."""
+def test_terminal_states_are_left_by_a_person_only() -> None:
+    """Reopen is the way out of SUCCEEDED, FAILED, CANCELED and SETTLED, and retry one more of FAILED; no happening leads
+    out, for none of them names these events (I9).
+    """
     assert {state.name for state in TERMINAL} == {"SUCCEEDED", "FAILED", "CANCELED", "SETTLED"}
-    assert not [pair for pair in TABLE if pair[0] in TERMINAL]
+    ways_out = {pair for pair in TABLE if pair[0] in TERMINAL}
+    assert ways_out == {(State.FAILED, Event.RETRIED), *((state, Event.REOPENED) for state in TERMINAL)}
+
+
+@pytest.mark.parametrize("state", State, ids=lambda state: state.name)
+def test_reopen_is_for_what_has_ended_and_begins_anew(state: State) -> None:
+    """Epoch + 1 and nothing of the last life that could count in the next; a task that lives is not reopened."""
+    spent = task(
+        state,
+        attempt=4,
+        premature_exits=3,
+        launch_failures=2,
+        progress=9,
+        progress_note="nearly",
+        cancel_cause="not needed",
+        outcome=Outcome.FAILED,
+        outcome_summary="no",
+        exit_code=1,
+        finished_wall_ms=7,
+        hook_state=HookState.FAILED,
+        hook_tries=5,
+        hook_not_before_ms=99,
+        hook_summary="no",
+    )
+    if state not in TERMINAL:
+        with pytest.raises(IllegalTransitionError):
+            lives.reopen(spent)
+        return
+    assert lives.reopen(spent) == replace(task(State.QUEUED), epoch=2)
+
+
+@pytest.mark.parametrize("state", State, ids=lambda state: state.name)
+def test_retry_is_for_what_has_failed_and_keeps_the_epoch(state: State) -> None:
+    """FAILED goes back into the queue with fresh budgets and the next attempt number to come; what has not ended loses its
+    delay and nothing else, so a held task stays held; any other end is no failure to retry.
+    """
+    before = task(state, attempt=4, premature_exits=3, launch_failures=2, not_before_ms=77)
+    if state is State.FAILED:
+        again = lives.retry(before)
+        assert again == replace(before, state=State.QUEUED, premature_exits=0, launch_failures=0, not_before_ms=0)
+        assert (again.epoch, again.attempt) == (1, 4)
+    elif state in TERMINAL:
+        with pytest.raises(IllegalTransitionError):
+            lives.retry(before)
+    else:
+        assert lives.retry(before) == replace(before, not_before_ms=0)
+
+
+def test_retry_of_a_failed_command_goes_on_counting() -> None:
+    """The tries of an on_success command are its directories' names: none is used twice."""
+    failed = task(State.SUCCEEDED, hook_state=HookState.FAILED, hook_tries=5, hook_not_before_ms=9)
+    assert lives.retry(failed) == replace(failed, hook_state=HookState.PENDING, hook_not_before_ms=0)
+
+
+@pytest.mark.parametrize("state", State, ids=lambda state: state.name)
+def test_takeover_changes_the_owner_and_adds_its_pause(state: State) -> None:
+    """Nothing else: it completes, skips and deletes nothing, and other pauses stay."""
+    before = task(state, owner="bob", owner_role="operator", pauses=frozenset({PauseCause.OPERATOR}), attempt=2)
+    both = frozenset({PauseCause.OPERATOR, PauseCause.TAKEOVER})
+    assert lives.take_over(before, OPERATOR) == replace(before, owner="ann", pauses=both)
 
 
 def test_success_has_one_way_in() -> None:
