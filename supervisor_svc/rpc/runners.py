@@ -20,9 +20,7 @@ _LANE_RUNNER: Final = lane_runner_service_pb2.DESCRIPTOR.services_by_name["LaneR
 class RunnerConnections:
     """Keeps the connections that are in use; runners that move leave theirs behind, and the oldest go first."""
 
-    def __init__(
-        self, token: str, telemetry: Telemetry, credentials: grpc.ChannelCredentials | None = None
-    ) -> None:
+    def __init__(self, token: str, telemetry: Telemetry, credentials: grpc.ChannelCredentials | None = None) -> None:
         self._token = token
         self._telemetry = telemetry
         self._credentials = credentials
