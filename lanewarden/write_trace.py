@@ -26,9 +26,7 @@ class WriteTraceHandlers:
         asked = request.window.ToMilliseconds() / 1000 if request.HasField("window") else WINDOW_SECONDS_DEFAULT
         window = next((seconds for seconds in WINDOWS_SECONDS if seconds >= asked), WINDOWS_SECONDS[-1])
         found = [
-            rate
-            for rate in self._ledger.rates(window)
-            if not request.entity_id or rate.entity_id == request.entity_id
+            rate for rate in self._ledger.rates(window) if not request.entity_id or rate.entity_id == request.entity_id
         ]
         response = pb.GetWriteRatesResponse(unattributed_rows=self._store.unattributed_rows())
         response.window.FromSeconds(window)
