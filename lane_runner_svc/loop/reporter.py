@@ -154,9 +154,12 @@ class Reporter:
         return self._runner.read(lambda reader: messages.due(reader, after=taken, rows_max=BATCH_MAX))
 
     async def _send(self, due: Sequence[Due]) -> int:
-        """Send the first of the marks; how far the supervisor has come now."""
+        """Send the first of the marks; how far the supervisor has come now.
+
+        A new escalation goes by itself, in its own trace; when several wait, one report is sooner for all of them.
+        """
         response: pb.EscalateResponse | pb.ReportResponse
-        if due[0].kind == "new_escalation":
+        if due[0].kind == "new_escalation" and all(mark.kind != "new_escalation" for mark in due[1:]):
             response = await self._supervisor.Escalate(
                 self._escalation(due[0]), timeout_seconds=CALL_SECONDS, traceparent=due[0].traceparent
             )
@@ -177,7 +180,7 @@ class Reporter:
         return self._runner.read(look)
 
     def _report(self, due: Sequence[Due]) -> pb.ReportRequest:
-        """The marks up to the next new escalation, each with its entity as it is now."""
+        """The oldest marks, each with its entity as it is now."""
 
         def look(reader: Connection) -> pb.ReportRequest:
             request = pb.ReportRequest(
@@ -185,7 +188,7 @@ class Reporter:
             )
             size = 0
             for mark in due:
-                if mark.kind == "new_escalation" or size > BATCH_BYTES_MAX:
+                if size > BATCH_BYTES_MAX:
                     break
                 item = request.items.add(sequence=mark.sequence)
                 if mark.kind == "task":
