@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
+from functools import lru_cache
 from typing import Any
 
 from lane_runner_svc.core.states import TERMINAL, State
@@ -21,6 +22,7 @@ _INSERT = (
 )
 _MUTABLE = tuple(name for name in _COLUMNS if name not in _FIXED)
 UNFINISHED = f"state NOT IN ({', '.join(repr(state.value) for state in State if state in TERMINAL)})"
+_LISTS_MAX = 256
 
 Reader = Connection | UnitOfWork
 
@@ -48,12 +50,18 @@ _ATTEMPT_COLUMNS = tuple(field.name for field in fields(Attempt))
 _ATTEMPT_SELECT = f"SELECT {', '.join(_ATTEMPT_COLUMNS)} FROM attempts"  # noqa: S608
 
 
+@lru_cache(maxsize=_LISTS_MAX)
+def _names(stored: str) -> tuple[str, ...]:
+    """A stored list of names; nearly all tasks share a few."""
+    return tuple(json.loads(stored))
+
+
 def _from_row(row: Iterable[Any]) -> Task:
     values: dict[str, Any] = dict(zip(_COLUMNS, row, strict=True))
-    values["gates"] = tuple(json.loads(values["gates"]))
+    values["gates"] = _names(values["gates"])
     values["state"] = State[values["state"]]
     values["worker_alive"] = bool(values["worker_alive"])
-    values["pauses"] = frozenset(PauseCause(cause) for cause in json.loads(values["pauses"]))
+    values["pauses"] = frozenset(map(PauseCause, _names(values["pauses"])))
     values["outcome"] = Outcome(values["outcome"]) if values["outcome"] else None
     values["summary_author"] = Author(values["summary_author"]) if values["summary_author"] else None
     return Task(**values)
