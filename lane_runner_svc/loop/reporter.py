@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
-from functools import partial
+from functools import cache, partial
 from typing import Final, TypeVar
 
 from lane_runner_svc import emitters
@@ -186,17 +186,19 @@ class Reporter:
             request = pb.ReportRequest(
                 request_id=self._fresh_uuid(), runner_id=self._runner.runner_id, incarnation=self._incarnation
             )
+            task = cache(partial(tasks.load, reader))
+            shown_task = cache(lambda task_id: task_message(reader, task(task_id), self._runner.runner_id))
             size = 0
             for mark in due:
                 if size > BATCH_BYTES_MAX:
                     break
                 item = request.items.add(sequence=mark.sequence)
                 if mark.kind == "task":
-                    task = tasks.load(reader, mark.entity_id)
-                    item.task.CopyFrom(task_message(reader, task, self._runner.runner_id))
+                    item.task.CopyFrom(shown_task(mark.entity_id))
                 else:
                     hold = holds.load(reader, mark.entity_id)
-                    item.escalation.CopyFrom(hold_message(reader, hold, self._runner.runner_id))
+                    shown = hold_message(reader, hold, self._runner.runner_id, task=task(hold.task_id))
+                    item.escalation.CopyFrom(shown)
                 size += item.ByteSize()
             return request
 
