@@ -34,6 +34,7 @@ VIOLATIONS_MAX = 32
 
 KEEPALIVE_SECONDS = 20
 PING_INTERVAL_MIN_SECONDS = 10
+CONNECT_SECONDS_MAX = 5
 
 SERVER_OPTIONS: tuple[tuple[str, int], ...] = (
     ("grpc.so_reuseport", 0),  # a second server on the port must fail, not share the calls
@@ -56,8 +57,10 @@ CLIENT_OPTIONS: tuple[tuple[str, int], ...] = (
     ("grpc.http2.max_pings_without_data", 0),
     # The defaults cost about a second after a restart of the server; gRPC adds jitter of its own.
     ("grpc.initial_reconnect_backoff_ms", 50),
-    ("grpc.min_reconnect_backoff_ms", 50),
     ("grpc.max_reconnect_backoff_ms", 200),
+    # In spite of its name this bounds one attempt to connect, handshakes included: a far or busy server needs more than
+    # the pause between two attempts.
+    ("grpc.min_reconnect_backoff_ms", CONNECT_SECONDS_MAX * 1000),
 )
 
 _CODES = {code.value[0]: code for code in grpc.StatusCode}

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
-from typing import Final
+from collections.abc import Awaitable, Callable, Sequence
+from functools import cache, partial
+from typing import Final, TypeVar
 
 from lane_runner_svc import emitters
 from lane_runner_svc.core.budget import backoff_ms
@@ -18,16 +19,18 @@ from lane_runner_svc.store import holds, messages, meta, tasks
 from lane_runner_svc.store.messages import Due
 from lane_runner_svc.work.session import OUTBOX
 from lanewarden.client import Stub
-from lanewarden.errors import Reason, Refusal
+from lanewarden.errors import Code, Reason, Refusal
 from lanewarden.store import Connection
 from lanewarden.v1 import supervisor_service_pb2 as pb
 
 log = logging.getLogger(__name__)
+T = TypeVar("T")
 
 BATCH_MAX: Final = 256
 BATCH_BYTES_MAX: Final = 2 << 20
 CALL_SECONDS: Final = 5.0
 KEEP_ALIVE_SECONDS: Final = 1.0
+PAUSE_MS_MAX: Final = 5_000
 _LEASE_GONE: Final = frozenset({Reason.LEASE_UNKNOWN, Reason.LEASE_EXPIRED})
 
 
@@ -61,7 +64,7 @@ class Reporter:
                 await self._serve(grant)
             except Refusal as refusal:
                 self._note_lost(refusal)
-            await self._runner.clock.sleep(self._pause_seconds())
+            await self._runner.clock.sleep(self._pause_seconds(self._failures))
 
     async def _register(self) -> pb.RegisterResponse:
         request = pb.RegisterRequest(
@@ -74,7 +77,6 @@ class Reporter:
             store_id=self._runner.read(meta.store_id),
         )
         grant: pb.RegisterResponse = await self._supervisor.Register(request, timeout_seconds=CALL_SECONDS)
-        await self._resume_from(grant.taken_sequence)
         return grant
 
     async def _resume_from(self, taken: int) -> None:
@@ -120,26 +122,44 @@ class Reporter:
             interval = response.renew_interval.ToMilliseconds() / 1000
 
     async def _send_all(self, taken: int) -> None:
+        await self._once_there_is_room(partial(self._resume_from, taken))
         with self._runner.hub.subscribe(OUTBOX) as news:
             while True:
                 due = self._due(taken)
                 if not due:
                     await news.take()
                     continue
-                answered = await self._send(due)
+                answered = await self._once_there_is_room(partial(self._send, due))
                 if answered <= taken:
                     # The supervisor lacks something before these: register again and go on from what it has.
                     raise Refusal(Reason.LEASE_EXPIRED, f"the supervisor has taken {answered} of {due[-1].sequence}")
                 taken = answered
-                await self._forget(taken)
+                await self._once_there_is_room(partial(self._forget, taken))
+
+    async def _once_there_is_room(self, work: Callable[[], Awaitable[T]]) -> T:
+        """Try until neither store is full: that delays what is reported, and never a renewal."""
+        failures = 0
+        while True:
+            try:
+                return await work()
+            except Refusal as refusal:
+                if refusal.reason.code is not Code.RESOURCE_EXHAUSTED:
+                    raise
+                if failures == 0:
+                    log.warning("reports wait for room", extra={"reason": refusal.reason.name})
+            failures += 1
+            await self._runner.clock.sleep(self._pause_seconds(failures))
 
     def _due(self, taken: int) -> list[Due]:
         return self._runner.read(lambda reader: messages.due(reader, after=taken, rows_max=BATCH_MAX))
 
     async def _send(self, due: Sequence[Due]) -> int:
-        """Send the first of the marks; how far the supervisor has come now."""
+        """Send the first of the marks; how far the supervisor has come now.
+
+        A new escalation goes by itself, in its own trace; when several wait, one report is sooner for all of them.
+        """
         response: pb.EscalateResponse | pb.ReportResponse
-        if due[0].kind == "new_escalation":
+        if due[0].kind == "new_escalation" and all(mark.kind != "new_escalation" for mark in due[1:]):
             response = await self._supervisor.Escalate(
                 self._escalation(due[0]), timeout_seconds=CALL_SECONDS, traceparent=due[0].traceparent
             )
@@ -160,23 +180,25 @@ class Reporter:
         return self._runner.read(look)
 
     def _report(self, due: Sequence[Due]) -> pb.ReportRequest:
-        """The marks up to the next new escalation, each with its entity as it is now."""
+        """The oldest marks, each with its entity as it is now."""
 
         def look(reader: Connection) -> pb.ReportRequest:
             request = pb.ReportRequest(
                 request_id=self._fresh_uuid(), runner_id=self._runner.runner_id, incarnation=self._incarnation
             )
+            task = cache(partial(tasks.load, reader))
+            shown_task = cache(lambda task_id: task_message(reader, task(task_id), self._runner.runner_id))
             size = 0
             for mark in due:
-                if mark.kind == "new_escalation" or size > BATCH_BYTES_MAX:
+                if size > BATCH_BYTES_MAX:
                     break
                 item = request.items.add(sequence=mark.sequence)
                 if mark.kind == "task":
-                    task = tasks.load(reader, mark.entity_id)
-                    item.task.CopyFrom(task_message(reader, task, self._runner.runner_id))
+                    item.task.CopyFrom(shown_task(mark.entity_id))
                 else:
                     hold = holds.load(reader, mark.entity_id)
-                    item.escalation.CopyFrom(hold_message(reader, hold, self._runner.runner_id))
+                    shown = hold_message(reader, hold, self._runner.runner_id, task=task(hold.task_id))
+                    item.escalation.CopyFrom(shown)
                 size += item.ByteSize()
             return request
 
@@ -185,8 +207,8 @@ class Reporter:
     async def _forget(self, taken: int) -> None:
         await self._runner.do(lambda session: messages.forget(session.uow, taken), emitter=emitters.REPORT)
 
-    def _pause_seconds(self) -> float:
-        return min(backoff_ms(self._failures, self._runner.random.random()), 5_000) / 1000
+    def _pause_seconds(self, failures: int) -> float:
+        return min(backoff_ms(failures, self._runner.random.random()), PAUSE_MS_MAX) / 1000
 
     def _note_connected(self) -> None:
         if not self.connected:

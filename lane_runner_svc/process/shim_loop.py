@@ -163,6 +163,8 @@ class Shim:
         durable = True
         try:
             files.write_durably(files.EXIT, json.dumps(self._record).encode())
+        except FileNotFoundError:
+            pass  # the attempt's directory was removed: nobody can ever read a record, so nothing is left to do
         except OSError:
             durable = False
             self._wake_at["record"] = time.monotonic() + _RECORD_RETRY_SECONDS

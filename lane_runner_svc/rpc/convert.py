@@ -200,8 +200,8 @@ def _decision(value: escalation_pb2.Decision) -> Decision:
     return Decision[escalation_pb2.Decision.Name(value).removeprefix("DECISION_")] if known else Decision.UNSPECIFIED
 
 
-def stored_message(reader: Reader, stored: StoredMessage) -> message_pb2.Message:
-    """A message to a worker, with its body."""
+def stored_message(reader: Reader, stored: StoredMessage, *, ruling: Ruling | None = None) -> message_pb2.Message:
+    """A message to a worker, with its body; ``ruling`` saves a read where the caller has it."""
     message = message_pb2.Message(
         message_id=stored.message_id,
         task_id=stored.task_id,
@@ -211,7 +211,7 @@ def stored_message(reader: Reader, stored: StoredMessage) -> message_pb2.Message
         sent_at=timestamp(stored.sent_wall_ms),
     )
     if stored.escalation_id:
-        released = holds.load(reader, stored.escalation_id).ruling
+        released = ruling or holds.load(reader, stored.escalation_id).ruling
         assert released is not None, "a ruling message belongs to a ruled hold"
         message.ruling.CopyFrom(ruling_message(released, stored.state))
     elif stored.kind == "INSTRUCTION":

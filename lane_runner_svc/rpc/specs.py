@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from lane_runner_svc.core.timers import REMINDER_MS_DEFAULT, REMINDER_MS_MAX, Approver, Patience
+from lane_runner_svc.process.model import LOG_BYTES_MIN
 from lane_runner_svc.work.tasks import Submission
 from lanewarden.errors import Reason, invalid, refuse
 from lanewarden.v1 import task_pb2
@@ -59,6 +60,11 @@ def check(
         *_place_problems(filled, {**environment, **spec.env}),
         *_patience_problems(filled),
         *([] if 0 <= grace_ms <= STOP_GRACE_MS_MAX else [("spec.stop_grace", "must be from 0 to 10 minutes")]),
+        *(
+            []
+            if filled.log_bytes_max >= LOG_BYTES_MIN
+            else [("spec.log_bytes_max", f"must be at least {LOG_BYTES_MIN}")]
+        ),
         *([] if len(set(spec.gates)) == len(spec.gates) else [("spec.gates", "each gate may be named once")]),
     ]
     if problems:

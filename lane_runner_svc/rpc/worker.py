@@ -143,10 +143,10 @@ class WorkerHandlers:
         shown = -1
         with self._runner.hub.subscribe(Topic("escalation", escalation_id), Topic("task", ref.task_id)) as news:
             while True:
-                found, ruling = self._look_for_ruling(ref, escalation_id)
-                if ruling is not None:
-                    yield AwaitRulingResponse(message=ruling)
-                    await self._mark_sent(ref, ruling.message_id)
+                found = self._look_for_ruling(ref, escalation_id)
+                if isinstance(found, message_pb2.Message):
+                    yield AwaitRulingResponse(message=found)
+                    await self._mark_sent(ref, found.message_id)
                     return
                 if found.acks != shown:
                     shown = found.acks
@@ -167,10 +167,10 @@ class WorkerHandlers:
             )
         return found[0].escalation_id
 
-    def _look_for_ruling(
-        self, ref: AttemptRef, escalation_id: str
-    ) -> tuple[escalation_pb2.Escalation, message_pb2.Message | None]:
-        def look(reader: Connection) -> tuple[escalation_pb2.Escalation, message_pb2.Message | None]:
+    def _look_for_ruling(self, ref: AttemptRef, escalation_id: str) -> escalation_pb2.Escalation | message_pb2.Message:
+        """The ruling, if there is one; the hold as it stands, if not."""
+
+        def look(reader: Connection) -> escalation_pb2.Escalation | message_pb2.Message:
             _refuse_stale(reader, ref)
             hold = holds.load(reader, escalation_id)
             if hold.task_id != ref.task_id:
@@ -179,14 +179,13 @@ class WorkerHandlers:
                     f"task {ref.task_id} has no escalation {escalation_id!r}",
                     escalation_id=escalation_id,
                 )
-            escalation = hold_message(reader, hold, self._runner.runner_id)
-            if hold.ruling is None:
-                if hold.state is not HoldState.OPEN:
-                    raise rulings.not_open(escalation_id, state=hold.state.name, cause=hold.cancel_cause)
-                return escalation, None
-            stored = messages.load(reader, hold.ruling.ruling_id)
-            assert stored is not None, "a released hold has its ruling in the inbox"
-            return escalation, stored_message(reader, stored)
+            if hold.ruling is not None:
+                stored = messages.load(reader, hold.ruling.ruling_id)
+                assert stored is not None, "a released hold has its ruling in the inbox"
+                return stored_message(reader, stored, ruling=hold.ruling)
+            if hold.state is not HoldState.OPEN:
+                raise rulings.not_open(escalation_id, state=hold.state.name, cause=hold.cancel_cause)
+            return hold_message(reader, hold, self._runner.runner_id)
 
         return self._runner.read(look)
 

@@ -40,7 +40,7 @@ CREATE TABLE tasks (
     version INTEGER NOT NULL,
     CHECK (state NOT IN ('SUCCEEDED', 'FAILED', 'CANCELED', 'SETTLED') OR (summary <> '' AND summary_author IS NOT NULL))
 ) STRICT;
-CREATE INDEX tasks_unfinished ON tasks (lane, position)
+CREATE INDEX tasks_unfinished ON tasks (lane, state, position)
     WHERE state NOT IN ('SUCCEEDED', 'FAILED', 'CANCELED', 'SETTLED');
 
 CREATE TABLE attempts (
@@ -62,8 +62,8 @@ CREATE TABLE attempts (
 CREATE INDEX attempts_alive ON attempts (task_id) WHERE ended IS NULL;
 
 CREATE TABLE holds (
-    escalation_id TEXT PRIMARY KEY,
-    position INTEGER NOT NULL UNIQUE,
+    position INTEGER PRIMARY KEY,
+    escalation_id TEXT NOT NULL UNIQUE,
     task_id TEXT NOT NULL REFERENCES tasks (task_id),
     epoch INTEGER NOT NULL,
     attempt INTEGER NOT NULL,
@@ -80,7 +80,7 @@ CREATE TABLE holds (
     acked_wall_ms INTEGER,
     expected_by_wall_ms INTEGER,
     ack_note TEXT NOT NULL,
-    ruling_id TEXT UNIQUE,
+    ruling_id TEXT,
     decision TEXT CHECK (decision IN ('APPROVE', 'REJECT', 'REVISE', 'CHOOSE')),
     instructions TEXT,
     option_key TEXT,
@@ -91,7 +91,7 @@ CREATE TABLE holds (
     UNIQUE (task_id, epoch, attempt, sequence),
     CHECK (state NOT IN ('RELEASED', 'ACKNOWLEDGED') OR (ruling_id IS NOT NULL AND decision IS NOT NULL))
 ) STRICT;
-CREATE INDEX holds_by_task ON holds (task_id, position);
+CREATE UNIQUE INDEX holds_ruled ON holds (ruling_id) WHERE ruling_id IS NOT NULL;
 CREATE INDEX holds_unclosed ON holds (task_id, state) WHERE state IN ('OPEN', 'RELEASED');
 
 CREATE TABLE messages (

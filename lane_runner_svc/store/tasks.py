@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import functools
 import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, fields
+from functools import lru_cache
 from typing import Any, Final
 
 from lane_runner_svc.core.states import TERMINAL, State
@@ -25,6 +25,7 @@ _INSERT = (
 )
 _MUTABLE = tuple(name for name in _COLUMNS if name not in _FIXED)
 UNFINISHED = f"state NOT IN ({', '.join(repr(state.value) for state in State if state in TERMINAL)})"
+_LISTS_MAX = 256
 
 Reader = Connection | UnitOfWork
 
@@ -52,14 +53,20 @@ _ATTEMPT_COLUMNS = tuple(field.name for field in fields(Attempt))
 _ATTEMPT_SELECT = f"SELECT {', '.join(_ATTEMPT_COLUMNS)} FROM attempts"  # noqa: S608
 
 
+@lru_cache(maxsize=_LISTS_MAX)
+def _names(stored: str) -> tuple[str, ...]:
+    """A stored list of names; nearly all tasks share a few."""
+    return tuple(json.loads(stored))
+
+
 def _from_row(row: Iterable[Any]) -> Task:
     values: dict[str, Any] = dict(zip(_COLUMNS, row, strict=True))
-    values["gates"] = tuple(json.loads(values["gates"]))
+    values["gates"] = _names(values["gates"])
     values["patience"] = _patience(values["patience"])
-    values["on_success"] = tuple(json.loads(values["on_success"]))
+    values["on_success"] = _names(values["on_success"])
     values["state"] = State[values["state"]]
     values["worker_alive"] = bool(values["worker_alive"])
-    values["pauses"] = frozenset(PauseCause(cause) for cause in json.loads(values["pauses"]))
+    values["pauses"] = frozenset(map(PauseCause, _names(values["pauses"])))
     values["hook_state"] = HookState(values["hook_state"])
     values["hook_running"] = bool(values["hook_running"])
     values["outcome"] = Outcome(values["outcome"]) if values["outcome"] else None
@@ -85,7 +92,7 @@ def _to_values(task: Task, names: Iterable[str]) -> list[object]:
     return [stored(name) for name in names]
 
 
-@functools.lru_cache(maxsize=256)
+@lru_cache(maxsize=_LISTS_MAX)
 def _patience(stored: str) -> Patience:
     """Most tasks wait alike, so few texts are ever read."""
     reminder_ms, deadline_ms, approvers = json.loads(stored)

@@ -6,6 +6,7 @@ import os
 import sys
 import traceback
 from collections.abc import Sequence
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -14,7 +15,7 @@ import click
 
 from lanewarden.cli import exits
 from lanewarden.cli.exits import Exit
-from lanewarden.cli.settings import STATE_DIR_VARIABLE, default_state_dir
+from lanewarden.cli.settings import STATE_DIR_VARIABLE, TLS_CA_VARIABLE, default_state_dir, default_tls_ca
 from lanewarden.cli.state import NotUp, StateDir
 from lanewarden.cli.terminal import complain
 from lanewarden.errors import Reason, Refusal
@@ -85,7 +86,8 @@ class _Commands(click.Group):
         module, _, attribute = row.where.partition(":")
         command: click.Command = getattr(import_module(f"lanewarden.cli.{module}"), attribute)
         if row.name != "worker":  # it has arguments of its own
-            command.params = [each for each in command.params if each.name != "state_dir"] + [_state_dir_option()]
+            command.params = [each for each in command.params if each.name not in ("state_dir", "tls_ca")]
+            command.params += [_state_dir_option(), _tls_ca_option()]
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -103,13 +105,14 @@ def _state_dir_option() -> click.Option:
 
     def keep(ctx: click.Context, param: click.Parameter, value: Path | None) -> None:
         del param
-        if value is not None:
-            ctx.obj = StateDir(value.absolute())
-        elif ctx.obj is None:
-            ctx.obj = StateDir(default_state_dir())
+        if ctx.obj is None:
+            ctx.obj = StateDir(value.absolute() if value else default_state_dir(), default_tls_ca())
+        elif value is not None:
+            ctx.obj = replace(ctx.obj, path=value.absolute())
 
     return click.Option(
         ["--state-dir"],
+        is_eager=True,  # before --tls-ca, which adds to what this one begins
         type=click.Path(path_type=Path, file_okay=False),
         metavar="DIR",
         expose_value=False,
@@ -118,9 +121,27 @@ def _state_dir_option() -> click.Option:
     )
 
 
+def _tls_ca_option() -> click.Option:
+    """Accepted before and after the command's name; the latter wins."""
+
+    def keep(ctx: click.Context, param: click.Parameter, value: Path | None) -> None:
+        del param
+        if value is not None:
+            ctx.obj = replace(ctx.obj, tls_ca=value)
+
+    return click.Option(
+        ["--tls-ca"],
+        type=click.Path(path_type=Path, dir_okay=False),
+        metavar="FILE",
+        expose_value=False,
+        callback=keep,
+        help=f"Call the services with TLS, trusting these certificates (${TLS_CA_VARIABLE}).",
+    )
+
+
 @click.group(
     cls=_Commands,
-    params=[_state_dir_option()],
+    params=[_state_dir_option(), _tls_ca_option()],
     invoke_without_command=True,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
 )

@@ -74,7 +74,8 @@ def start(state: StateDir, supervisor_port: int, runner_port: int, *, parent_pid
     except OSError as error:
         raise NotUp(f"{state.path} cannot be the state directory: {error.strerror}") from None
     ports = ("--port-supervisor", str(supervisor_port), "--port-runner", str(runner_port))
-    words = ("lanewarden", "--state-dir", str(state.path), "up", *ports)
+    trusted = ("--tls-ca", str(state.tls_ca)) if state.tls_ca else ()
+    words = ("lanewarden", "--state-dir", str(state.path), *trusted, "up", *ports)
     with log:
         return subprocess.Popen(
             [sys.executable, "-P", tied.__file__, str(parent_pid), *words],

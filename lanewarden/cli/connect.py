@@ -37,13 +37,17 @@ def service(
 ) -> Iterator[Any]:
     """Any service of the pair, as the operator."""
     token = state.token(Role.OPERATOR)
-    with client_sync.connect(target, token=token, unreachable=unreachable) as connection:
+    with client_sync.connect(
+        target, token=token, unreachable=unreachable, credentials=state.channel_credentials()
+    ) as connection:
         yield connection.stub(descriptor)
 
 
 def operator_async(state: StateDir) -> client.Connection:
     """The asyncio connection to the supervisor, for commands that watch two things at once."""
-    return client.connect(state.endpoints().supervisor, token=state.token(Role.OPERATOR))
+    return client.connect(
+        state.endpoints().supervisor, token=state.token(Role.OPERATOR), credentials=state.channel_credentials()
+    )
 
 
 def pages(rpc: Callable[[Any], Any], request: Any, field: str, *, rows_max: int = ROWS_MAX) -> list[Any]:

@@ -165,8 +165,9 @@ class Pair:
 
     async def _until_ready(self) -> None:
         token = Credentials.load(self._state.credentials).tokens[Role.OPERATOR]
-        async with client.connect(self.endpoints.supervisor, token=token) as supervisor:
-            async with client.connect(self.endpoints.runner) as runner:
+        trusted = self._state.channel_credentials()
+        async with client.connect(self.endpoints.supervisor, token=token, credentials=trusted) as supervisor:
+            async with client.connect(self.endpoints.runner, credentials=trusted) as runner:
                 await _until(lambda: _serves(supervisor))
                 await _until(lambda: _serves(runner))
             operator = supervisor.stub(_OPERATOR)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Final
 
 STATE_DIR_VARIABLE: Final = "LANEWARDEN_STATE_DIR"
+TLS_CA_VARIABLE: Final = "LANEWARDEN_TLS_CA"
 
 
 def default_state_dir(environ: Mapping[str, str] | None = None) -> Path:
@@ -18,6 +19,12 @@ def default_state_dir(environ: Mapping[str, str] | None = None) -> Path:
     base = variables.get("XDG_STATE_HOME", "")
     # The XDG specification: a relative path is invalid and to be ignored.
     return (Path(base) if base.startswith("/") else Path.home() / ".local" / "state") / "lanewarden"
+
+
+def default_tls_ca() -> Path | None:
+    """$LANEWARDEN_TLS_CA, else none: the services are called in the clear."""
+    given = os.environ.get(TLS_CA_VARIABLE)
+    return Path(given) if given else None
 
 
 def search_path() -> str:

@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    import grpc
+
     from lanewarden.auth import Role
 
 ENDPOINTS_BYTES_MAX = 4096
@@ -23,6 +25,8 @@ class StateDir:
     """A state directory; it need not exist."""
 
     path: Path
+    tls_ca: Path | None = None
+    """What to trust when calling the services; None calls them in the clear."""
 
     @property
     def supervisor(self) -> Path:
@@ -86,6 +90,21 @@ class StateDir:
         if token is None:
             raise NotUp(f"no {role.value}.token in {self.credentials}; `lanewarden up` makes it")
         return token
+
+    def channel_credentials(self) -> grpc.ChannelCredentials | None:
+        """What to call the services with, or None to call them in the clear.
+
+        Raises:
+            NotUp: the file of ``tls_ca`` cannot be used.
+        """
+        if self.tls_ca is None:
+            return None
+        from lanewarden.tls import Tls, TlsInvalid
+
+        try:
+            return Tls.load(ca=self.tls_ca).channel_credentials()
+        except TlsInvalid as problem:
+            raise NotUp(str(problem)) from None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

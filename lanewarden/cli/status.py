@@ -49,7 +49,9 @@ def _look(state: StateDir) -> dict[str, Any]:
     found: dict[str, Any] = {"up": answer is not None, "state_dir": str(state.path), "version": _version()}
     if answer is None:
         return found
-    services = {name: {**facts, "health": _health(facts["address"])} for name, facts in answer["services"].items()}
+    services = {
+        name: {**facts, "health": _health(state, facts["address"])} for name, facts in answer["services"].items()
+    }
     found |= {**answer, "services": services}
     try:
         with operator(state) as stub:
@@ -72,8 +74,8 @@ def _version() -> str:
         return "unknown"
 
 
-def _health(address: str) -> str:
-    with client_sync.connect(address) as connection:
+def _health(state: StateDir, address: str) -> str:
+    with client_sync.connect(address, credentials=state.channel_credentials()) as connection:
         check = connection.stub(_HEALTH).Check
         try:
             answer = check(health_pb2.HealthCheckRequest(), timeout_seconds=HEALTH_SECONDS)

@@ -44,7 +44,7 @@ def check_tcp(host: str, port: int, *, secured: bool) -> str:
     if not secured and not all(_is_loopback(str(address)) for address in addresses):
         raise ListenRefused(
             f"will not listen at {host}:{port} without TLS: tokens would travel in the clear;"
-            " give a certificate and key, or listen at 127.0.0.1"
+            " give a certificate and key (--tls-cert, --tls-key), or listen at 127.0.0.1"
         )
     for family, kind, protocol, _, address in found if port else ():
         with socket.socket(family, kind, protocol) as probe:

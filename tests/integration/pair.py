@@ -149,8 +149,12 @@ class Pair:
     def __exit__(self, *exc: object) -> None:
         for connection in self._connections:
             connection.close()
-        self.runner.stop()
-        self.supervisor.stop()
+        try:
+            self.runner.stop()
+            self.supervisor.stop()
+        finally:  # a service that does not end fails its test, and must not stay behind
+            self.runner.kill()
+            self.supervisor.kill()
 
     def submit(self, *argv: str, cwd: str = "/", **spec: Any) -> str:
         request = operator_service_pb2.OperatorServiceSubmitTaskRequest(

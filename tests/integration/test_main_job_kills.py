@@ -32,15 +32,30 @@ class Meeting:
         return int(eventually(lambda: reached.read_text() if reached.exists() else None, f"the worker reaches {name}"))
 
     def open(self, name: str) -> None:
-        """Let the worker go on, if one waits; one that was killed does not."""
+        """Let the worker that has reached the step go on, unless it was killed there."""
+        pid = self.wait(name)
+        opened = eventually(lambda: self._try(name) or not alive(pid), f"the worker passes {name}")
+        assert opened
+
+    def _try(self, name: str) -> bool:
+        """Open the gate's end if the worker stands at its own already."""
         try:
             os.close(os.open(self.directory / f"{name}.gate", os.O_WRONLY | os.O_NONBLOCK))
         except OSError:
-            return
+            return False
+        return True
 
     def applied(self) -> list[str]:
         with sqlite3.connect(self.directory / "work.sqlite3") as work:
             return [row[0] for row in work.execute("SELECT ruling_id FROM applied")]
+
+
+def alive(pid: int) -> bool:
+    """Whether the process runs; a dead one that nobody has reaped yet does not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
 
 
 def shim_of(worker_pid: int) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 import sys
 import time
 from collections.abc import AsyncIterator
@@ -13,7 +14,7 @@ import pytest
 
 from lane_runner_svc.process import ExitKind, OutputTotals
 from lane_runner_svc.process.outputlog import OutputLog
-from tests.integration.process_kit import Rig, until
+from tests.integration.process_kit import Rig, shim_pid, until
 
 MIB = 1 << 20
 
@@ -108,3 +109,18 @@ async def test_end_is_told_although_the_record_cannot_be_written(rig: Rig) -> No
     obstacle.rmdir()
     await until(obstacle.is_file)
     assert (await rig.host.adopt([rig.key()]))[rig.key()] == record
+
+
+async def test_shim_ends_although_its_directory_was_removed(rig: Rig) -> None:
+    """Without a directory nobody can read a record: the shim tells its runner and is gone, it does not try for ever."""
+    await rig.host.launch(rig.spec("sleep", "1000"))
+    shim = shim_pid(rig.directory())
+    shutil.rmtree(rig.directory())
+    await rig.host.stop(rig.key(), grace_seconds=5)
+    record = await rig.end()
+    assert (record.kind, record.stop_requested) == (ExitKind.SIGNALED, True)
+    await until(lambda: not Path(f"/proc/{shim}").exists() or state_of(shim) == "Z")
+
+
+def state_of(pid: int) -> str:
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]

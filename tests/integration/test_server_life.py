@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import shutil
 import socket
 import stat
 import time
@@ -27,6 +26,7 @@ from lanewarden.server import (
     SocketPathTooLong,
 )
 from tests import echo_service as echo
+from tests.grpcurl import find
 
 HEALTH = health_pb2.DESCRIPTOR.services_by_name["Health"]
 CHANNELZ = channelz_pb2.DESCRIPTOR.services_by_name["Channelz"]
@@ -316,7 +316,7 @@ async def test_sync_client_speaks_the_same() -> None:
 
 async def grpcurl(*arguments: str) -> tuple[int, str]:
     """Run grpcurl; its exit code and everything it printed."""
-    program = shutil.which("grpcurl")
+    program = find()
     assert program is not None
     process = await asyncio.create_subprocess_exec(
         program, *arguments, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
