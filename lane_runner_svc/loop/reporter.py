@@ -192,7 +192,7 @@ class Reporter:
             for mark in due:
                 if size > BATCH_BYTES_MAX:
                     break
-                item = request.items.add(sequence=mark.sequence)
+                item = request.items.add(sequence=mark.sequence, first_told=mark.kind == "new_escalation")
                 if mark.kind == "task":
                     item.task.CopyFrom(shown_task(mark.entity_id))
                 else:

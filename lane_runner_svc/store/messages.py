@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Final
 
 from lane_runner_svc.core.holds import Actor
 from lane_runner_svc.store.tasks import Reader
 from lanewarden.store import Row, UnitOfWork
 
+ROWS_AT_A_TIME: Final = 10
+SEQUENCE_MAX: Final = 2**63 - 1
 WAITING = "state IN ('PENDING', 'IN_FLIGHT')"
 
 
@@ -93,10 +97,13 @@ def count_waiting(reader: Reader, task_id: str) -> int:
     return int(row[0])
 
 
-def of_task(reader: Reader, task_id: str, rows_max: int = 100) -> list[StoredMessage]:
-    """A task's messages, newest first."""
-    rows = reader.query("SELECT * FROM messages WHERE task_id = ? ORDER BY sequence DESC LIMIT ?", (task_id, rows_max))
-    return [_from_row(row) for row in rows]
+def of_task(reader: Reader, task_id: str) -> Iterator[StoredMessage]:
+    """A task's messages, newest first, read a few at a time: each may be large."""
+    sql = "SELECT * FROM messages WHERE task_id = ? AND sequence < ? ORDER BY sequence DESC LIMIT ?"
+    sequence = SEQUENCE_MAX
+    while rows := reader.query(sql, (task_id, sequence, ROWS_AT_A_TIME)):
+        yield from map(_from_row, rows)
+        sequence = rows[-1]["sequence"]
 
 
 def set_state(uow: UnitOfWork, message_id: str, state: str) -> None:
@@ -149,12 +156,17 @@ def follows(reader: Reader, taken: int) -> bool:
 
 def restart(uow: UnitOfWork, taken: int) -> None:
     """Number the marks anew from ``taken`` and mark everything there is, ended tasks and closed holds included."""
+    untold = {row[0] for row in uow.query("SELECT entity_id FROM outbox WHERE kind = 'new_escalation'")}
     uow.execute("DELETE FROM outbox")
     uow.execute("DELETE FROM sqlite_sequence WHERE name = 'outbox'")
     uow.execute("INSERT INTO sqlite_sequence (name, seq) VALUES ('outbox', ?)", (taken,))
     everything = "INSERT INTO outbox (kind, entity_id, traceparent) SELECT {} ORDER BY position"
     uow.execute(everything.format("'task', task_id, '' FROM tasks"))
     uow.execute(everything.format("'escalation', escalation_id, '' FROM holds"))
+    for escalation_id in sorted(untold):
+        uow.execute(
+            "UPDATE outbox SET kind = 'new_escalation' WHERE kind = 'escalation' AND entity_id = ?", (escalation_id,)
+        )
 
 
 def forget(uow: UnitOfWork, through: int) -> None:

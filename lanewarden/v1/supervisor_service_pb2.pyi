@@ -103,14 +103,16 @@ class ReportRequest(_message.Message):
     def __init__(self, request_id: _Optional[str] = ..., runner_id: _Optional[str] = ..., incarnation: _Optional[str] = ..., items: _Optional[_Iterable[_Union[ReportItem, _Mapping]]] = ...) -> None: ...
 
 class ReportItem(_message.Message):
-    __slots__ = ("sequence", "task", "escalation")
+    __slots__ = ("sequence", "task", "escalation", "first_told")
     SEQUENCE_FIELD_NUMBER: _ClassVar[int]
     TASK_FIELD_NUMBER: _ClassVar[int]
     ESCALATION_FIELD_NUMBER: _ClassVar[int]
+    FIRST_TOLD_FIELD_NUMBER: _ClassVar[int]
     sequence: int
     task: _task_pb2.Task
     escalation: _escalation_pb2.Escalation
-    def __init__(self, sequence: _Optional[int] = ..., task: _Optional[_Union[_task_pb2.Task, _Mapping]] = ..., escalation: _Optional[_Union[_escalation_pb2.Escalation, _Mapping]] = ...) -> None: ...
+    first_told: bool
+    def __init__(self, sequence: _Optional[int] = ..., task: _Optional[_Union[_task_pb2.Task, _Mapping]] = ..., escalation: _Optional[_Union[_escalation_pb2.Escalation, _Mapping]] = ..., first_told: _Optional[bool] = ...) -> None: ...
 
 class ReportResponse(_message.Message):
     __slots__ = ("taken_sequence",)

@@ -85,7 +85,7 @@ class SupervisorHandlers:
     async def Report(self, request: pb.ReportRequest, call: Call) -> pb.ReportResponse:
         """Take changes of tasks and escalations, one unit of work for the batch."""
         items = [
-            Item(sequence=each.sequence, field=f"items[{index}]", change=_change(each))
+            Item(sequence=each.sequence, field=f"items[{index}]", change=_change(each), new=each.first_told)
             for index, each in enumerate(request.items)
         ]
         entity = Entity("runner", request.runner_id)
