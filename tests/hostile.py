@@ -10,6 +10,7 @@ from typing import Any
 
 from google.protobuf import message_factory
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
+from google.protobuf.message import Message
 
 from lanewarden.v1 import rules_pb2
 
@@ -161,7 +162,8 @@ class Forge:
         if _is_map(field):
             return self.random.choice([("NAME", "value"), ("LANG", "C")])
         if field.message_type is not None:
-            return self.valid(field.message_type, depth + 1)
+            found = [each for each in self.known.get(field.name, ()) if isinstance(each, Message)]
+            return self.random.choice(found) if found else self.valid(field.message_type, depth + 1)
         if (found := self.known.get(field.name)) and self.random.random() < 0.95:
             return self.random.choice(found)
         if rules.uuid:

@@ -155,10 +155,15 @@ def _guarded(path: str, run: Run) -> Run:
             return await run(data, context)
         except Refusal as raised:
             refusal = raised
+        except grpc.aio.InternalError:
+            return b""  # the caller went while something was being written to it: there is nobody to tell
         except Exception as error:  # noqa: BLE001 - the last resort, logged with its trace id
             refusal = _unexpected(path, error)
         code, message, status = wire.encode(refusal)
-        return await context.abort(code, message, ((wire.STATUS_KEY, status),))
+        try:
+            return await context.abort(code, message, ((wire.STATUS_KEY, status),))
+        except grpc.aio.InternalError:
+            return b""
 
     return serve
 

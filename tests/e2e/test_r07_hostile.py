@@ -18,6 +18,7 @@ import grpc
 import pytest
 from google.protobuf import message_factory
 from google.protobuf.descriptor import MethodDescriptor, ServiceDescriptor
+from google.protobuf.duration_pb2 import Duration
 
 from lanewarden import wire
 from lanewarden.auth import METHOD_ROLES, Role
@@ -43,9 +44,9 @@ UNARY_SECONDS = 20.0
 STREAM_SECONDS = 0.1
 """How long a stream is listened to: one that is fine stays open."""
 LANES = 3
-ROUNDS = ({"Steer", "Register"}, {"CancelTask", "Complete"})
+ROUNDS = ({"Steer", "Register"}, {"CancelTask", "Complete"}, {"ReopenTask"})
 """Called after all others, in this order, because little can be asked of a hold that is ruled on, of a runner that has
-registered anew, or of a task that has ended."""
+registered anew, or of a task that has ended, and only one that has ended is reopened."""
 ASK = """exec {python} -m lanewarden worker escalate --option keep='leave it' --expects-reply 'May I?'"""
 TELL = """printf '%s' "$LANEWARDEN_TOKEN" > token.draft && mv token.draft token && exec sleep 600"""
 LEAK = re.compile(
@@ -177,6 +178,7 @@ class Ground:
             "gate": ["review"],
             "gates": ["review"],
             "option_key": ["keep"],
+            "deadline": [Duration(seconds=3600)],
             "page_token": self._page_tokens(),
             "page_size": [0, 1, 10],
         }
