@@ -12,6 +12,7 @@ from lane_runner_svc import emitters
 from lane_runner_svc.core.states import State
 from lane_runner_svc.rpc import specs
 from lane_runner_svc.work import inbox
+from lanewarden import wire
 from lanewarden.auth import Role
 from lanewarden.errors import Reason
 from lanewarden.v1 import lane_runner_service_pb2 as pb
@@ -406,3 +407,37 @@ def test_lanes_show_who_has_them(kit: RunnerKit) -> None:
         lane.lane: (lane.task_id, lane.queued, lane.held) for lane in kit.ask("ListLanes", pb.ListLanesRequest()).lanes
     }
     assert shown == {"a": (ref.task_id, 1, 1), "b": ("", 0, 0)}
+
+
+def test_r01_listings_of_large_things_fit_into_messages(kit: RunnerKit) -> None:
+    """Whatever page size is asked for, an answer stays below what a client accepts, and following the tokens shows all."""
+    ref = kit.running()
+    asked = [kit.escalate(ref, f"{number} " + "x" * 65_000) for number in range(100)]
+    for number in range(6):
+        kit.ask("SendInput", pb.SendInputRequest(task_id=ref.task_id, text=f"{number} " + "y" * 1_000_000))
+    shown: list[str] = []
+    token = ""
+    while True:
+        page = kit.ask("ListHolds", pb.ListHoldsRequest(page_size=1_000, page_token=token))
+        assert page.ByteSize() <= wire.MESSAGE_BYTES_MAX
+        shown += [hold.escalation_id for hold in page.holds]
+        if not (token := page.next_page_token):
+            break
+    assert shown == asked
+    latest = kit.ask("GetTask", pb.GetTaskRequest(task_id=ref.task_id))
+    assert latest.ByteSize() <= wire.MESSAGE_BYTES_MAX
+    assert [message.input.text[:2] for message in latest.messages] == ["5 ", "4 ", "3 "]
+
+
+def test_r01_a_listing_of_large_tasks_fits_into_messages(kit: RunnerKit) -> None:
+    """The same for tasks, whose specs may be large."""
+    made = [kit.submit(argv=["true", "z" * 120_000]).task_id for _ in range(40)]
+    shown: list[str] = []
+    token = ""
+    while True:
+        page = kit.ask("ListTasks", pb.ListTasksRequest(page_size=1_000, page_token=token))
+        assert page.ByteSize() <= wire.MESSAGE_BYTES_MAX
+        shown += [task.task_id for task in page.tasks]
+        if not (token := page.next_page_token):
+            break
+    assert shown == made[::-1]

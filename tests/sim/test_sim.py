@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -15,11 +13,11 @@ from lane_runner_svc.core.happenings import HoldReleased
 from lane_runner_svc.core.holds import HoldState, Ruling
 from lane_runner_svc.core.states import State
 from lane_runner_svc.core.task import Task
-from lane_runner_svc.runner import Runner
 from lane_runner_svc.store import holds, tasks
 from lane_runner_svc.store.messages import StoredMessage
 from lane_runner_svc.work import inbox
 from lane_runner_svc.work.session import Session
+from tests.sim.planted import answer_before_the_commit
 from tests.sim.world import InvariantBrokenError, World, simulate
 
 SEEDS = 100
@@ -79,32 +77,7 @@ def find(directory: Path) -> InvariantBrokenError | None:
 
 def test_finds_a_hold_that_is_lost_between_commit_and_answer(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Planted: the answer goes out before the commit, so a crash in between loses an accepted hold (I2)."""
-    durable = Runner.do
-
-    class UndoError(Exception):
-        pass
-
-    async def answer_first(self: Runner, work: Callable[[Session], Any], **options: Any) -> Any:
-        if options["emitter"] is not emitters.ESCALATE:
-            return await durable(self, work, **options)
-        answers: list[Any] = []
-
-        def rehearse(session: Session) -> None:
-            answers.append(work(session))
-            raise UndoError
-
-        with pytest.raises(UndoError):
-            await durable(self, rehearse, **options)
-
-        async def commit_later() -> None:
-            await asyncio.sleep(0.02)
-            await durable(self, work, **options)
-
-        jobs.append(asyncio.ensure_future(commit_later()))
-        return answers[0]
-
-    jobs: list[asyncio.Task[None]] = []
-    monkeypatch.setattr(Runner, "do", answer_first)
+    answer_before_the_commit(monkeypatch, emitters.ESCALATE)
     broken = find(directory)
     assert broken is not None
     assert str(broken).startswith("I2: accepted escalations are gone")

@@ -8,6 +8,9 @@ import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+import pytest
+
+from lane_runner_svc import emitters
 from lane_runner_svc.core.holds import HoldState
 from lane_runner_svc.core.states import State
 from lane_runner_svc.core.task import HookState
@@ -16,7 +19,8 @@ from lanewarden.errors import Reason, Refusal
 from lanewarden.server import Role
 from lanewarden.v1 import escalation_pb2, message_pb2, task_pb2
 from lanewarden.v1 import worker_service_pb2 as pb
-from tests.sim.stories import Stage, play, survives
+from tests.sim.planted import answer_before_the_commit
+from tests.sim.stories import Death, Stage, play, survives
 from tests.sim.virtual import WALL_MS_AT_START
 from tests.sim.workers import Worker, asks_and_leaves, asks_and_waits, done
 
@@ -503,6 +507,17 @@ async def a_late_ruling_in_a_reused_lane(stage: Stage) -> AsyncIterator[str]:
 def test_h18_a_ruling_finds_the_task_that_asked(directory: Path) -> None:
     """A lane runs A, then B; the late ruling on A's hold never reaches B."""
     survives(a_late_ruling_in_a_reused_lane, directory)
+
+
+def test_a_ruling_that_is_answered_before_it_is_stored_is_found(
+    directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Planted: nothing is amiss as long as nobody dies; a death right after the answer shows that the ruling was lost."""
+    answer_before_the_commit(monkeypatch, emitters.RULE)
+    steps = play(answered_at_once, directory / "calm").steps
+    death = Death(service="runner", step=steps.index("answered"))
+    with pytest.raises(AssertionError, match="did not come true that the task is SUCCEEDED"):
+        play(answered_at_once, directory / "death", death)
 
 
 async def nothing_asked(stage: Stage) -> AsyncIterator[str]:
