@@ -7,7 +7,7 @@ from typing import Final
 
 from lanewarden.errors import invalid
 from lanewarden.hub import ALL, Topic
-from lanewarden.paging import page_size, parse_token
+from lanewarden.paging import fitting, page_size, parse_token
 from lanewarden.server import Call
 from lanewarden.store import Connection, Emitter, Entity
 from lanewarden.v1 import escalation_pb2, task_pb2
@@ -15,7 +15,6 @@ from lanewarden.v1 import lane_runner_service_pb2 as runner_pb
 from lanewarden.v1 import operator_service_pb2 as pb
 from supervisor_svc import emitters
 from supervisor_svc.core.holds import Actor
-from supervisor_svc.rpc.pages import fitting
 from supervisor_svc.store import outbox, views
 from supervisor_svc.store.outbox import Command
 from supervisor_svc.supervisor import Supervisor

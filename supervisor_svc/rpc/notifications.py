@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from lanewarden.paging import page_size, parse_token
+from lanewarden.paging import fitting, page_size, parse_token
 from lanewarden.server import Call
 from lanewarden.stamps import timestamp
 from lanewarden.v1 import operator_service_pb2 as pb
-from supervisor_svc.rpc.pages import fitting
 from supervisor_svc.store import notifications
 from supervisor_svc.store.notifications import Notification
 from supervisor_svc.supervisor import Supervisor

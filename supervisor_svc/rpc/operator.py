@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from lanewarden.paging import page_size, parse_token
+from lanewarden.paging import fitting, page_size, parse_token
 from lanewarden.server import Call
 from lanewarden.stamps import duration, timestamp
 from lanewarden.v1 import audit_pb2, task_pb2
@@ -14,7 +14,6 @@ from supervisor_svc.rpc.control import ControlHandlers
 from supervisor_svc.rpc.forward import Forwarder
 from supervisor_svc.rpc.inbox import InboxHandlers
 from supervisor_svc.rpc.notifications import NotificationHandlers
-from supervisor_svc.rpc.pages import fitting
 from supervisor_svc.rpc.tasks import TaskHandlers
 from supervisor_svc.store import audit, runners
 from supervisor_svc.store.audit import Entry

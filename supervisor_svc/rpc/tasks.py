@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Collection
 
 from lanewarden.errors import Reason, Refusal
 from lanewarden.hub import ALL, Topic
-from lanewarden.paging import page_size, parse_token
+from lanewarden.paging import fitting, page_size, parse_token
 from lanewarden.server import Call
 from lanewarden.stamps import timestamp
 from lanewarden.store import Connection
@@ -20,7 +20,6 @@ from supervisor_svc.core.leases import LeaseState
 from supervisor_svc.core.routing import Candidate, choose_runner
 from supervisor_svc.rpc.forward import Forwarder
 from supervisor_svc.rpc.inbox import actor_message, deed
-from supervisor_svc.rpc.pages import fitting
 from supervisor_svc.store import runners, views
 from supervisor_svc.supervisor import Supervisor
 from supervisor_svc.work import commands

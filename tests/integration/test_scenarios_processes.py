@@ -352,6 +352,8 @@ def test_p08_a_worker_that_always_dies_ends_failed(pair: Pair, tmp_path: Path) -
 
 # P20
 
+LOOKS_AT_REST = 50
+
 
 @pytest.mark.parametrize("name", ["supervisor", "runner"])
 def test_p20_a_second_process_on_a_state_directory_writes_nothing(pair: Pair, name: str) -> None:
@@ -359,13 +361,27 @@ def test_p20_a_second_process_on_a_state_directory_writes_nothing(pair: Pair, na
     directory, and every file there is as it was; the first goes on.
     """
     service: Service = getattr(pair, name)
-    before = _listing(pair.directory / name)
+    before = _listing_at_rest(pair.directory / name)
     second = subprocess.run(service.command, capture_output=True, text=True, timeout=DEADLINE_SECONDS, check=False)
     assert second.returncode == 1
     assert second.stderr.count("\n") == 1
     assert f"is in use by process {service.pid}" in second.stderr
     assert _listing(pair.directory / name) == before
     pair.wait_for_state(pair.submit("true"), "SUCCEEDED")
+
+
+def _listing_at_rest(directory: Path) -> dict[str, tuple[int, int, int]]:
+    """The listing once the first process has put away what came before: as it is over many looks in a row."""
+    looks: list[dict[str, tuple[int, int, int]]] = []
+
+    def look() -> dict[str, tuple[int, int, int]] | None:
+        now = _listing(directory)
+        if looks and looks[-1] != now:
+            looks.clear()
+        looks.append(now)
+        return now if len(looks) >= LOOKS_AT_REST else None
+
+    return eventually(look, f"{directory} is at rest")
 
 
 def _listing(directory: Path) -> dict[str, tuple[int, int, int]]:
