@@ -9,8 +9,6 @@ import signal
 import sys
 from collections.abc import Sequence
 
-from lanewarden.tls import Tls
-
 from lane_runner_svc.bootstrap import running
 from lane_runner_svc.config import RunnerConfig, worker_environment
 from lane_runner_svc.process import Spawner
@@ -18,6 +16,7 @@ from lanewarden import config, logs, telemetry
 from lanewarden.auth import CredentialsInvalid
 from lanewarden.server import ListenError
 from lanewarden.store import StateDirectory, StateDirectoryBusy, StoreUnusable
+from lanewarden.tls import Tls
 
 log = logging.getLogger("lane_runner_svc")
 
