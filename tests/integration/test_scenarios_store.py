@@ -171,6 +171,8 @@ def submission() -> runner_pb.SubmitTaskRequest:
 
 def lease_goes_on(pair: Pair) -> None:
     """Return once the lease has outlived TTL and grace from now on; it is live whenever it is looked at."""
+    # A supervisor that has just started shows leases as live that it has extended; this one must have been renewed.
+    eventually(lambda: _runner(pair).HasField("last_seen"), "the runner is heard of")
     eventually(lambda: _runner(pair).state == operator_pb.RUNNER_STATE_LIVE, "the lease is live")
     until = time.time() + LEASE_ENDS_SECONDS
 
