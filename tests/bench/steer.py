@@ -81,9 +81,9 @@ def _figures(rounds: Sequence[Round]) -> list[Figure]:
         )
 
     return [
-        # Like with like: each process that a ruling passes through was at rest, so the echo it is held against is too.
-        p50("paced", "bare echo, 1 caller as seldom as the rulings, p50", "≤ 8"),
-        p50("hot", "bare echo, 1 caller without a pause, p50"),
+        p50("hot", "bare echo, 1 caller without a pause, p50", "≤ 8"),
+        # Like with like: each process that a ruling passes through was at rest, and so was this echo.
+        p50("paced", "bare echo, 1 caller as seldom as the rulings, p50"),
         Figure(bench="steer", what=f"{what}, p99", measured=statistics.quantiles(wakes, n=100)[98], unit="ms"),
     ]
 

@@ -14,7 +14,7 @@ from lanewarden.demo import migration_worker, orders
 from lanewarden.worker import Ruling
 
 
-def test_r05_the_demo_survives_its_own_chaos() -> None:
+def test_the_demo_survives_its_own_chaos() -> None:
     """Supervisor killed while held, runner killed after the ruling: the migration is done as ruled, within its time."""
     began = time.monotonic()
     command = [sys.executable, "-m", "lanewarden", "demo", "--auto", "--chaos"]
