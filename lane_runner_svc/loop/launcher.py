@@ -19,13 +19,15 @@ from lane_runner_svc.work import attempts
 from lane_runner_svc.work.attempts import Claim, Launch
 from lane_runner_svc.work.session import QUEUE, AttemptRef
 from lanewarden.errors import Refusal
-from lanewarden.hub import Subscription
 from lanewarden.store import Connection
 from lanewarden.v1.task_pb2 import TaskSpec
+from lanewarden.waiting import take_within
 
 log = logging.getLogger(__name__)
 
 STORE_RETRY_SECONDS: Final = 1.0
+LOOK_SECONDS_MAX: Final = 3600.0
+"""The longest time between two looks at the queue when nothing changes."""
 T = TypeVar("T")
 
 
@@ -80,7 +82,12 @@ class Launcher:
         with self._runner.hub.subscribe(QUEUE) as news:
             while True:
                 look_again_ms = None if self._going_down else await self._claim_all()
-                await self._wait(news, look_again_ms)
+                await take_within(news, self._runner.clock, self._seconds_until(look_again_ms))
+
+    def _seconds_until(self, steady_ms: int | None) -> float:
+        if steady_ms is None:
+            return LOOK_SECONDS_MAX
+        return min(LOOK_SECONDS_MAX, (steady_ms - self._runner.clock.steady_ms()) / 1000)
 
     async def _claim_all(self) -> int | None:
         """Fill every free lane; the steady time to look again, if a delay is running."""
@@ -101,18 +108,6 @@ class Launcher:
         except Refusal as refusal:  # a full disk launches nothing; look again when it may have passed
             log.warning("cannot claim", extra={"lane": lane, "reason": refusal.reason.name})
             return Claim(look_again_ms=self._runner.clock.steady_ms() + int(STORE_RETRY_SECONDS * 1000))
-
-    async def _wait(self, news: Subscription, look_again_ms: int | None) -> None:
-        change = asyncio.ensure_future(news.take())
-        waits: list[asyncio.Future[Any]] = [change]
-        if look_again_ms is not None:
-            seconds = max(0.0, (look_again_ms - self._runner.clock.steady_ms()) / 1000)
-            waits.append(asyncio.ensure_future(self._runner.clock.sleep(seconds)))
-        try:
-            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for each in waits:
-                each.cancel()
 
     async def _launch(self, launch: Launch) -> None:
         try:
