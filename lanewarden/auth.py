@@ -189,29 +189,29 @@ def _rows(service: str, roles: frozenset[Role], methods: str) -> dict[str, froze
 
 
 METHOD_ROLES: Mapping[str, frozenset[Role]] = {
-    **_rows("SupervisorService", _RUNNER, "Register KeepAlive Escalate Report"),
+    **_rows("SupervisorService", _RUNNER, "Register Reconcile KeepAlive Escalate Report"),
     **_rows(
         "OperatorService",
         _PEOPLE,
         "ListEscalations GetEscalation WatchInbox ListRunners ListTasks GetTask WatchTasks TailLog"
-        " CheckCompletion ListNotifications ListIncidents ListAudit",
+        " CheckCompletion ListNotifications ListIncidents ListAudit ExplainTask ListEvidence",
     ),
     **_rows(
         "OperatorService",
         _OPERATOR,
         "Acknowledge Steer SubmitTask SendInput CancelTask PauseTask ResumeTask RetryTask"
-        " ReopenTask RecordGate TakeOver ExtendHold",
+        " ReopenTask RecordGate TakeOver ExtendHold ResolveIncident",
     ),
     **_rows(
         "LaneRunnerService",
         _READERS,
-        "GetTask ListTasks ListLanes WatchTasks TailLog ListHolds CheckCompletion ListAudit",
+        "GetTask ListTasks ListLanes WatchTasks TailLog ListHolds CheckCompletion ListAudit GetSupervision ListEvidence",
     ),
     **_rows(
         "LaneRunnerService",
         _RULERS,
         "SubmitTask SendInput Acknowledge Steer CancelTask PauseTask ResumeTask RetryTask ReopenTask RecordGate"
-        " TakeOver ExtendHold",
+        " TakeOver ExtendHold ResolveIncident",
     ),
     **_rows("LaneRunnerService", _SUPERVISOR, "WakeTask RelaunchTask SettleTask ClaimIncident RecordIncident"),
     **_rows(

@@ -27,6 +27,8 @@ class PauseCause(enum.Enum):
     OPERATOR = "OPERATOR"
     HOLD_DEADLINE = "HOLD_DEADLINE"
     TAKEOVER = "TAKEOVER"
+    USAGE_LIMIT = "USAGE_LIMIT"
+    SUPERVISOR_LOSS = "SUPERVISOR_LOSS"
 
 
 class HookState(enum.Enum):

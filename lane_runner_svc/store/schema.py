@@ -172,6 +172,21 @@ CREATE TRIGGER audit_is_not_changed BEFORE UPDATE ON audit BEGIN SELECT RAISE(AB
 CREATE TRIGGER audit_is_not_deleted BEFORE DELETE ON audit BEGIN SELECT RAISE(ABORT, 'the audit is append-only'); END
 """
 
+_SUPERVISION = """
+CREATE TABLE supervision (
+    one INTEGER PRIMARY KEY CHECK (one = 1),
+    generation INTEGER NOT NULL CHECK (generation > 0),
+    supervisor_id TEXT NOT NULL,
+    supervisor_incarnation TEXT NOT NULL,
+    address TEXT NOT NULL,
+    live INTEGER NOT NULL CHECK (live IN (0, 1))
+) STRICT;
+CREATE TRIGGER supervision_stays BEFORE DELETE ON supervision
+BEGIN SELECT RAISE(ABORT, 'the generation is never forgotten'); END;
+CREATE TRIGGER supervision_rises BEFORE UPDATE OF generation ON supervision WHEN new.generation < old.generation
+BEGIN SELECT RAISE(ABORT, 'a generation never goes down'); END
+"""
+
 
 @MIGRATIONS()
 def first_tables(db: Database) -> None:
@@ -183,6 +198,12 @@ def first_tables(db: Database) -> None:
 def patience_hooks_audit(db: Database) -> None:
     """Timers of holds, on_success commands, owners, the audit."""
     _run(db, _PATIENCE)
+
+
+@MIGRATIONS()
+def supervision(db: Database) -> None:
+    """Who supervises this runner."""
+    _run(db, _SUPERVISION)
 
 
 def _run(db: Database, statements: str) -> None:

@@ -83,10 +83,12 @@ def resume(session: Session, task_id: str, cause: PauseCause = PauseCause.OPERAT
 
     Raises:
         Refusal: TASK_UNKNOWN, TASK_TERMINAL or TASK_SETTLED; REQUEST_INVALID for a passed deadline, which only a ruling or
-            another deadline clears.
+            another deadline clears, and for the loss of the supervisor, which ends when there is one.
     """
     if cause is PauseCause.HOLD_DEADLINE:
         raise invalid(("cause", "a passed deadline is cleared by a ruling on the hold, or by ExtendHold"))
+    if cause is PauseCause.SUPERVISOR_LOSS:
+        raise invalid(("cause", "the loss of the supervisor ends when one supervises the runner again"))
     return _set_pauses(session, task_id, remove=cause)
 
 

@@ -121,8 +121,6 @@ class Method:
         metadata: Mapping[str, str] = dict(context.invocation_metadata() or ())  # type: ignore[arg-type]
         identity = self._authenticator.authenticate(metadata)
         check_role(self._path, identity.role, self._roles)
-        if self._handler is None:
-            raise refuse(Reason.NOT_BUILT, f"{self._path} is not built yet", method=self._path)
         baggage = metadata.get("baggage")
         call = Call(
             method=self._path,
@@ -138,6 +136,8 @@ class Method:
         except DecodeError:
             raise invalid(("(request)", "is not a valid message of its type (in texts, only UTF-8 is)")) from None
         self._check(request)
+        if self._handler is None:
+            raise refuse(Reason.NOT_BUILT, f"{self._path} is not built yet", method=self._path)
         return request, call
 
     def _encode(self, response: Message) -> bytes:

@@ -4,16 +4,29 @@ from google.protobuf import duration_pb2 as _duration_pb2
 from google.protobuf import timestamp_pb2 as _timestamp_pb2
 from lanewarden.v1 import audit_pb2 as _audit_pb2
 from lanewarden.v1 import escalation_pb2 as _escalation_pb2
+from lanewarden.v1 import incident_pb2 as _incident_pb2
 from lanewarden.v1 import message_pb2 as _message_pb2
 from lanewarden.v1 import rules_pb2 as _rules_pb2
 from lanewarden.v1 import task_pb2 as _task_pb2
 from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from collections.abc import Iterable as _Iterable, Mapping as _Mapping
 from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 
 DESCRIPTOR: _descriptor.FileDescriptor
+
+class SupervisionState(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    SUPERVISION_STATE_UNSPECIFIED: _ClassVar[SupervisionState]
+    SUPERVISION_STATE_NONE: _ClassVar[SupervisionState]
+    SUPERVISION_STATE_LIVE: _ClassVar[SupervisionState]
+    SUPERVISION_STATE_LAPSED: _ClassVar[SupervisionState]
+SUPERVISION_STATE_UNSPECIFIED: SupervisionState
+SUPERVISION_STATE_NONE: SupervisionState
+SUPERVISION_STATE_LIVE: SupervisionState
+SUPERVISION_STATE_LAPSED: SupervisionState
 
 class SubmitTaskRequest(_message.Message):
     __slots__ = ("request_id", "spec", "on_behalf_of")
@@ -356,44 +369,214 @@ class CheckCompletionResponse(_message.Message):
     def __init__(self, blockers: _Optional[_Iterable[_Union[_task_pb2.Blocker, _Mapping]]] = ..., state: _Optional[_Union[_task_pb2.TaskState, str]] = ...) -> None: ...
 
 class WakeTaskRequest(_message.Message):
-    __slots__ = ()
-    def __init__(self) -> None: ...
+    __slots__ = ("request_id", "task_id", "supervision_generation", "epoch")
+    REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    TASK_ID_FIELD_NUMBER: _ClassVar[int]
+    SUPERVISION_GENERATION_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    request_id: str
+    task_id: str
+    supervision_generation: int
+    epoch: int
+    def __init__(self, request_id: _Optional[str] = ..., task_id: _Optional[str] = ..., supervision_generation: _Optional[int] = ..., epoch: _Optional[int] = ...) -> None: ...
 
 class WakeTaskResponse(_message.Message):
-    __slots__ = ()
-    def __init__(self) -> None: ...
+    __slots__ = ("task",)
+    TASK_FIELD_NUMBER: _ClassVar[int]
+    task: _task_pb2.Task
+    def __init__(self, task: _Optional[_Union[_task_pb2.Task, _Mapping]] = ...) -> None: ...
 
 class RelaunchTaskRequest(_message.Message):
-    __slots__ = ()
-    def __init__(self) -> None: ...
+    __slots__ = ("request_id", "task_id", "supervision_generation", "epoch", "attempt", "cause", "relaunches_max")
+    REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    TASK_ID_FIELD_NUMBER: _ClassVar[int]
+    SUPERVISION_GENERATION_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    ATTEMPT_FIELD_NUMBER: _ClassVar[int]
+    CAUSE_FIELD_NUMBER: _ClassVar[int]
+    RELAUNCHES_MAX_FIELD_NUMBER: _ClassVar[int]
+    request_id: str
+    task_id: str
+    supervision_generation: int
+    epoch: int
+    attempt: int
+    cause: str
+    relaunches_max: int
+    def __init__(self, request_id: _Optional[str] = ..., task_id: _Optional[str] = ..., supervision_generation: _Optional[int] = ..., epoch: _Optional[int] = ..., attempt: _Optional[int] = ..., cause: _Optional[str] = ..., relaunches_max: _Optional[int] = ...) -> None: ...
 
 class RelaunchTaskResponse(_message.Message):
-    __slots__ = ()
-    def __init__(self) -> None: ...
+    __slots__ = ("task",)
+    TASK_FIELD_NUMBER: _ClassVar[int]
+    task: _task_pb2.Task
+    def __init__(self, task: _Optional[_Union[_task_pb2.Task, _Mapping]] = ...) -> None: ...
 
 class SettleTaskRequest(_message.Message):
-    __slots__ = ()
-    def __init__(self) -> None: ...
+    __slots__ = ("request_id", "task_id", "supervision_generation", "epoch", "summary", "diagnosis")
+    REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    TASK_ID_FIELD_NUMBER: _ClassVar[int]
+    SUPERVISION_GENERATION_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    SUMMARY_FIELD_NUMBER: _ClassVar[int]
+    DIAGNOSIS_FIELD_NUMBER: _ClassVar[int]
+    request_id: str
+    task_id: str
+    supervision_generation: int
+    epoch: int
+    summary: str
+    diagnosis: str
+    def __init__(self, request_id: _Optional[str] = ..., task_id: _Optional[str] = ..., supervision_generation: _Optional[int] = ..., epoch: _Optional[int] = ..., summary: _Optional[str] = ..., diagnosis: _Optional[str] = ...) -> None: ...
 
 class SettleTaskResponse(_message.Message):
-    __slots__ = ()
-    def __init__(self) -> None: ...
+    __slots__ = ("task",)
+    TASK_FIELD_NUMBER: _ClassVar[int]
+    task: _task_pb2.Task
+    def __init__(self, task: _Optional[_Union[_task_pb2.Task, _Mapping]] = ...) -> None: ...
 
 class ClaimIncidentRequest(_message.Message):
-    __slots__ = ()
-    def __init__(self) -> None: ...
+    __slots__ = ("request_id", "task_id", "supervision_generation", "epoch", "kind")
+    REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    TASK_ID_FIELD_NUMBER: _ClassVar[int]
+    SUPERVISION_GENERATION_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    request_id: str
+    task_id: str
+    supervision_generation: int
+    epoch: int
+    kind: str
+    def __init__(self, request_id: _Optional[str] = ..., task_id: _Optional[str] = ..., supervision_generation: _Optional[int] = ..., epoch: _Optional[int] = ..., kind: _Optional[str] = ...) -> None: ...
 
 class ClaimIncidentResponse(_message.Message):
-    __slots__ = ()
-    def __init__(self) -> None: ...
+    __slots__ = ("incident",)
+    INCIDENT_FIELD_NUMBER: _ClassVar[int]
+    incident: _incident_pb2.Incident
+    def __init__(self, incident: _Optional[_Union[_incident_pb2.Incident, _Mapping]] = ...) -> None: ...
 
 class RecordIncidentRequest(_message.Message):
+    __slots__ = ("request_id", "task_id", "supervision_generation", "epoch", "key", "claim_generation", "external_id", "url", "failure", "also_task_ids")
+    REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    TASK_ID_FIELD_NUMBER: _ClassVar[int]
+    SUPERVISION_GENERATION_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    CLAIM_GENERATION_FIELD_NUMBER: _ClassVar[int]
+    EXTERNAL_ID_FIELD_NUMBER: _ClassVar[int]
+    URL_FIELD_NUMBER: _ClassVar[int]
+    FAILURE_FIELD_NUMBER: _ClassVar[int]
+    ALSO_TASK_IDS_FIELD_NUMBER: _ClassVar[int]
+    request_id: str
+    task_id: str
+    supervision_generation: int
+    epoch: int
+    key: str
+    claim_generation: int
+    external_id: str
+    url: str
+    failure: str
+    also_task_ids: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, request_id: _Optional[str] = ..., task_id: _Optional[str] = ..., supervision_generation: _Optional[int] = ..., epoch: _Optional[int] = ..., key: _Optional[str] = ..., claim_generation: _Optional[int] = ..., external_id: _Optional[str] = ..., url: _Optional[str] = ..., failure: _Optional[str] = ..., also_task_ids: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class RecordIncidentResponse(_message.Message):
+    __slots__ = ("incident",)
+    INCIDENT_FIELD_NUMBER: _ClassVar[int]
+    incident: _incident_pb2.Incident
+    def __init__(self, incident: _Optional[_Union[_incident_pb2.Incident, _Mapping]] = ...) -> None: ...
+
+class ResolveIncidentRequest(_message.Message):
+    __slots__ = ("request_id", "task_id", "key", "on_behalf_of")
+    REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    TASK_ID_FIELD_NUMBER: _ClassVar[int]
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    ON_BEHALF_OF_FIELD_NUMBER: _ClassVar[int]
+    request_id: str
+    task_id: str
+    key: str
+    on_behalf_of: _task_pb2.Actor
+    def __init__(self, request_id: _Optional[str] = ..., task_id: _Optional[str] = ..., key: _Optional[str] = ..., on_behalf_of: _Optional[_Union[_task_pb2.Actor, _Mapping]] = ...) -> None: ...
+
+class ResolveIncidentResponse(_message.Message):
+    __slots__ = ("incident",)
+    INCIDENT_FIELD_NUMBER: _ClassVar[int]
+    incident: _incident_pb2.Incident
+    def __init__(self, incident: _Optional[_Union[_incident_pb2.Incident, _Mapping]] = ...) -> None: ...
+
+class GetSupervisionRequest(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
 
-class RecordIncidentResponse(_message.Message):
-    __slots__ = ()
-    def __init__(self) -> None: ...
+class GetSupervisionResponse(_message.Message):
+    __slots__ = ("runner_id", "incarnation", "version", "build", "loop_lag", "supervision", "supervisors")
+    RUNNER_ID_FIELD_NUMBER: _ClassVar[int]
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    BUILD_FIELD_NUMBER: _ClassVar[int]
+    LOOP_LAG_FIELD_NUMBER: _ClassVar[int]
+    SUPERVISION_FIELD_NUMBER: _ClassVar[int]
+    SUPERVISORS_FIELD_NUMBER: _ClassVar[int]
+    runner_id: str
+    incarnation: str
+    version: str
+    build: str
+    loop_lag: _duration_pb2.Duration
+    supervision: Supervision
+    supervisors: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, runner_id: _Optional[str] = ..., incarnation: _Optional[str] = ..., version: _Optional[str] = ..., build: _Optional[str] = ..., loop_lag: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., supervision: _Optional[_Union[Supervision, _Mapping]] = ..., supervisors: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class Supervision(_message.Message):
+    __slots__ = ("state", "generation", "supervisor_id", "supervisor_incarnation", "address", "lease_remaining", "renewed_at")
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    GENERATION_FIELD_NUMBER: _ClassVar[int]
+    SUPERVISOR_ID_FIELD_NUMBER: _ClassVar[int]
+    SUPERVISOR_INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    LEASE_REMAINING_FIELD_NUMBER: _ClassVar[int]
+    RENEWED_AT_FIELD_NUMBER: _ClassVar[int]
+    state: SupervisionState
+    generation: int
+    supervisor_id: str
+    supervisor_incarnation: str
+    address: str
+    lease_remaining: _duration_pb2.Duration
+    renewed_at: _timestamp_pb2.Timestamp
+    def __init__(self, state: _Optional[_Union[SupervisionState, str]] = ..., generation: _Optional[int] = ..., supervisor_id: _Optional[str] = ..., supervisor_incarnation: _Optional[str] = ..., address: _Optional[str] = ..., lease_remaining: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., renewed_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ...) -> None: ...
+
+class ListEvidenceRequest(_message.Message):
+    __slots__ = ("task_id", "page_size", "page_token")
+    TASK_ID_FIELD_NUMBER: _ClassVar[int]
+    PAGE_SIZE_FIELD_NUMBER: _ClassVar[int]
+    PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    task_id: str
+    page_size: int
+    page_token: str
+    def __init__(self, task_id: _Optional[str] = ..., page_size: _Optional[int] = ..., page_token: _Optional[str] = ...) -> None: ...
+
+class ListEvidenceResponse(_message.Message):
+    __slots__ = ("entries", "next_page_token")
+    ENTRIES_FIELD_NUMBER: _ClassVar[int]
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    entries: _containers.RepeatedCompositeFieldContainer[Evidence]
+    next_page_token: str
+    def __init__(self, entries: _Optional[_Iterable[_Union[Evidence, _Mapping]]] = ..., next_page_token: _Optional[str] = ...) -> None: ...
+
+class Evidence(_message.Message):
+    __slots__ = ("sequence", "at", "task_id", "epoch", "attempt", "method", "content", "reason")
+    SEQUENCE_FIELD_NUMBER: _ClassVar[int]
+    AT_FIELD_NUMBER: _ClassVar[int]
+    TASK_ID_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    ATTEMPT_FIELD_NUMBER: _ClassVar[int]
+    METHOD_FIELD_NUMBER: _ClassVar[int]
+    CONTENT_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    sequence: int
+    at: _timestamp_pb2.Timestamp
+    task_id: str
+    epoch: int
+    attempt: int
+    method: str
+    content: str
+    reason: str
+    def __init__(self, sequence: _Optional[int] = ..., at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., task_id: _Optional[str] = ..., epoch: _Optional[int] = ..., attempt: _Optional[int] = ..., method: _Optional[str] = ..., content: _Optional[str] = ..., reason: _Optional[str] = ...) -> None: ...
 
 class LaneRunnerServiceListAuditRequest(_message.Message):
     __slots__ = ("task_id", "page_size", "page_token")

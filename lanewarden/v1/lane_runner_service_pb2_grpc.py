@@ -161,6 +161,21 @@ class LaneRunnerServiceStub:
                 request_serializer=lanewarden_dot_v1_dot_lane__runner__service__pb2.RecordIncidentRequest.SerializeToString,
                 response_deserializer=lanewarden_dot_v1_dot_lane__runner__service__pb2.RecordIncidentResponse.FromString,
                 _registered_method=True)
+        self.ResolveIncident = channel.unary_unary(
+                '/lanewarden.v1.LaneRunnerService/ResolveIncident',
+                request_serializer=lanewarden_dot_v1_dot_lane__runner__service__pb2.ResolveIncidentRequest.SerializeToString,
+                response_deserializer=lanewarden_dot_v1_dot_lane__runner__service__pb2.ResolveIncidentResponse.FromString,
+                _registered_method=True)
+        self.GetSupervision = channel.unary_unary(
+                '/lanewarden.v1.LaneRunnerService/GetSupervision',
+                request_serializer=lanewarden_dot_v1_dot_lane__runner__service__pb2.GetSupervisionRequest.SerializeToString,
+                response_deserializer=lanewarden_dot_v1_dot_lane__runner__service__pb2.GetSupervisionResponse.FromString,
+                _registered_method=True)
+        self.ListEvidence = channel.unary_unary(
+                '/lanewarden.v1.LaneRunnerService/ListEvidence',
+                request_serializer=lanewarden_dot_v1_dot_lane__runner__service__pb2.ListEvidenceRequest.SerializeToString,
+                response_deserializer=lanewarden_dot_v1_dot_lane__runner__service__pb2.ListEvidenceResponse.FromString,
+                _registered_method=True)
 
 
 class LaneRunnerServiceServicer:
@@ -312,35 +327,57 @@ class LaneRunnerServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def WakeTask(self, request, context):
-        """WakeTask asks a session to look at its input. Answered UNIMPLEMENTED by this release.
+        """WakeTask asks a session to look at its input, once in an epoch. An automatic action: see supervision_generation.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def RelaunchTask(self, request, context):
-        """RelaunchTask replaces an attempt that has stopped working. Answered UNIMPLEMENTED by this release.
+        """RelaunchTask replaces an attempt that has stopped working. An automatic action. A held task is never relaunched.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def SettleTask(self, request, context):
-        """SettleTask gives a task up. Answered UNIMPLEMENTED by this release.
+        """SettleTask gives a task up: its worker is stopped, it ends SETTLED, and what waits for it is PARKED. An automatic
+        action. A held task is never settled. A second call returns the same result.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ClaimIncident(self, request, context):
-        """ClaimIncident claims the filing of an incident. Answered UNIMPLEMENTED by this release.
+        """ClaimIncident claims the filing of an incident, so that of any number of supervisors one files. An automatic action.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def RecordIncident(self, request, context):
-        """RecordIncident records a filed incident. Answered UNIMPLEMENTED by this release.
+        """RecordIncident records what came of filing an incident. An automatic action.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ResolveIncident(self, request, context):
+        """ResolveIncident says that an incident is over; the next problem of its kind is filed anew.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def GetSupervision(self, request, context):
+        """GetSupervision returns this runner and who supervises it. Reads only.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListEvidence(self, request, context):
+        """ListEvidence returns what earlier attempts of a task said after they were over, oldest first, a page at a time.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -473,6 +510,21 @@ def add_LaneRunnerServiceServicer_to_server(servicer, server):
                     servicer.RecordIncident,
                     request_deserializer=lanewarden_dot_v1_dot_lane__runner__service__pb2.RecordIncidentRequest.FromString,
                     response_serializer=lanewarden_dot_v1_dot_lane__runner__service__pb2.RecordIncidentResponse.SerializeToString,
+            ),
+            'ResolveIncident': grpc.unary_unary_rpc_method_handler(
+                    servicer.ResolveIncident,
+                    request_deserializer=lanewarden_dot_v1_dot_lane__runner__service__pb2.ResolveIncidentRequest.FromString,
+                    response_serializer=lanewarden_dot_v1_dot_lane__runner__service__pb2.ResolveIncidentResponse.SerializeToString,
+            ),
+            'GetSupervision': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetSupervision,
+                    request_deserializer=lanewarden_dot_v1_dot_lane__runner__service__pb2.GetSupervisionRequest.FromString,
+                    response_serializer=lanewarden_dot_v1_dot_lane__runner__service__pb2.GetSupervisionResponse.SerializeToString,
+            ),
+            'ListEvidence': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListEvidence,
+                    request_deserializer=lanewarden_dot_v1_dot_lane__runner__service__pb2.ListEvidenceRequest.FromString,
+                    response_serializer=lanewarden_dot_v1_dot_lane__runner__service__pb2.ListEvidenceResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -1152,6 +1204,87 @@ class LaneRunnerService:
             '/lanewarden.v1.LaneRunnerService/RecordIncident',
             lanewarden_dot_v1_dot_lane__runner__service__pb2.RecordIncidentRequest.SerializeToString,
             lanewarden_dot_v1_dot_lane__runner__service__pb2.RecordIncidentResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ResolveIncident(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/lanewarden.v1.LaneRunnerService/ResolveIncident',
+            lanewarden_dot_v1_dot_lane__runner__service__pb2.ResolveIncidentRequest.SerializeToString,
+            lanewarden_dot_v1_dot_lane__runner__service__pb2.ResolveIncidentResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetSupervision(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/lanewarden.v1.LaneRunnerService/GetSupervision',
+            lanewarden_dot_v1_dot_lane__runner__service__pb2.GetSupervisionRequest.SerializeToString,
+            lanewarden_dot_v1_dot_lane__runner__service__pb2.GetSupervisionResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListEvidence(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/lanewarden.v1.LaneRunnerService/ListEvidence',
+            lanewarden_dot_v1_dot_lane__runner__service__pb2.ListEvidenceRequest.SerializeToString,
+            lanewarden_dot_v1_dot_lane__runner__service__pb2.ListEvidenceResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -4,9 +4,11 @@ from google.protobuf import duration_pb2 as _duration_pb2
 from google.protobuf import timestamp_pb2 as _timestamp_pb2
 from lanewarden.v1 import audit_pb2 as _audit_pb2
 from lanewarden.v1 import escalation_pb2 as _escalation_pb2
+from lanewarden.v1 import incident_pb2 as _incident_pb2
 from lanewarden.v1 import lane_runner_service_pb2 as _lane_runner_service_pb2
 from lanewarden.v1 import message_pb2 as _message_pb2
 from lanewarden.v1 import rules_pb2 as _rules_pb2
+from lanewarden.v1 import supervisor_service_pb2 as _supervisor_service_pb2
 from lanewarden.v1 import task_pb2 as _task_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
@@ -121,13 +123,31 @@ class ListRunnersRequest(_message.Message):
     def __init__(self) -> None: ...
 
 class ListRunnersResponse(_message.Message):
-    __slots__ = ("runners",)
+    __slots__ = ("runners", "supervisor")
     RUNNERS_FIELD_NUMBER: _ClassVar[int]
+    SUPERVISOR_FIELD_NUMBER: _ClassVar[int]
     runners: _containers.RepeatedCompositeFieldContainer[Runner]
-    def __init__(self, runners: _Optional[_Iterable[_Union[Runner, _Mapping]]] = ...) -> None: ...
+    supervisor: SupervisorInfo
+    def __init__(self, runners: _Optional[_Iterable[_Union[Runner, _Mapping]]] = ..., supervisor: _Optional[_Union[SupervisorInfo, _Mapping]] = ...) -> None: ...
+
+class SupervisorInfo(_message.Message):
+    __slots__ = ("supervisor_id", "incarnation", "version", "build", "sweeps", "loop_lag")
+    SUPERVISOR_ID_FIELD_NUMBER: _ClassVar[int]
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    BUILD_FIELD_NUMBER: _ClassVar[int]
+    SWEEPS_FIELD_NUMBER: _ClassVar[int]
+    LOOP_LAG_FIELD_NUMBER: _ClassVar[int]
+    supervisor_id: str
+    incarnation: str
+    version: str
+    build: str
+    sweeps: int
+    loop_lag: _duration_pb2.Duration
+    def __init__(self, supervisor_id: _Optional[str] = ..., incarnation: _Optional[str] = ..., version: _Optional[str] = ..., build: _Optional[str] = ..., sweeps: _Optional[int] = ..., loop_lag: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ...) -> None: ...
 
 class Runner(_message.Message):
-    __slots__ = ("runner_id", "incarnation", "generation", "state", "address", "lanes", "last_seen", "lease_remaining", "taken_sequence", "version")
+    __slots__ = ("runner_id", "incarnation", "generation", "state", "address", "lanes", "last_seen", "lease_remaining", "taken_sequence", "version", "build", "loop_lag", "clock_lead", "supervision_generation", "degraded_since", "commands_waiting", "occupants")
     RUNNER_ID_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
     GENERATION_FIELD_NUMBER: _ClassVar[int]
@@ -138,6 +158,13 @@ class Runner(_message.Message):
     LEASE_REMAINING_FIELD_NUMBER: _ClassVar[int]
     TAKEN_SEQUENCE_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
+    BUILD_FIELD_NUMBER: _ClassVar[int]
+    LOOP_LAG_FIELD_NUMBER: _ClassVar[int]
+    CLOCK_LEAD_FIELD_NUMBER: _ClassVar[int]
+    SUPERVISION_GENERATION_FIELD_NUMBER: _ClassVar[int]
+    DEGRADED_SINCE_FIELD_NUMBER: _ClassVar[int]
+    COMMANDS_WAITING_FIELD_NUMBER: _ClassVar[int]
+    OCCUPANTS_FIELD_NUMBER: _ClassVar[int]
     runner_id: str
     incarnation: str
     generation: int
@@ -148,7 +175,14 @@ class Runner(_message.Message):
     lease_remaining: _duration_pb2.Duration
     taken_sequence: int
     version: str
-    def __init__(self, runner_id: _Optional[str] = ..., incarnation: _Optional[str] = ..., generation: _Optional[int] = ..., state: _Optional[_Union[RunnerState, str]] = ..., address: _Optional[str] = ..., lanes: _Optional[_Iterable[str]] = ..., last_seen: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., lease_remaining: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., taken_sequence: _Optional[int] = ..., version: _Optional[str] = ...) -> None: ...
+    build: str
+    loop_lag: _duration_pb2.Duration
+    clock_lead: _duration_pb2.Duration
+    supervision_generation: int
+    degraded_since: _timestamp_pb2.Timestamp
+    commands_waiting: int
+    occupants: _containers.RepeatedCompositeFieldContainer[_supervisor_service_pb2.LaneOccupant]
+    def __init__(self, runner_id: _Optional[str] = ..., incarnation: _Optional[str] = ..., generation: _Optional[int] = ..., state: _Optional[_Union[RunnerState, str]] = ..., address: _Optional[str] = ..., lanes: _Optional[_Iterable[str]] = ..., last_seen: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., lease_remaining: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., taken_sequence: _Optional[int] = ..., version: _Optional[str] = ..., build: _Optional[str] = ..., loop_lag: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., clock_lead: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., supervision_generation: _Optional[int] = ..., degraded_since: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., commands_waiting: _Optional[int] = ..., occupants: _Optional[_Iterable[_Union[_supervisor_service_pb2.LaneOccupant, _Mapping]]] = ...) -> None: ...
 
 class OperatorServiceListTasksRequest(_message.Message):
     __slots__ = ("states", "runner_id", "page_size", "page_token")
@@ -387,12 +421,100 @@ class OperatorServiceCheckCompletionResponse(_message.Message):
     def __init__(self, blockers: _Optional[_Iterable[_Union[_task_pb2.Blocker, _Mapping]]] = ..., state: _Optional[_Union[_task_pb2.TaskState, str]] = ...) -> None: ...
 
 class ListIncidentsRequest(_message.Message):
-    __slots__ = ()
-    def __init__(self) -> None: ...
+    __slots__ = ("task_id", "resolved", "page_size", "page_token")
+    TASK_ID_FIELD_NUMBER: _ClassVar[int]
+    RESOLVED_FIELD_NUMBER: _ClassVar[int]
+    PAGE_SIZE_FIELD_NUMBER: _ClassVar[int]
+    PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    task_id: str
+    resolved: bool
+    page_size: int
+    page_token: str
+    def __init__(self, task_id: _Optional[str] = ..., resolved: _Optional[bool] = ..., page_size: _Optional[int] = ..., page_token: _Optional[str] = ...) -> None: ...
 
 class ListIncidentsResponse(_message.Message):
-    __slots__ = ()
-    def __init__(self) -> None: ...
+    __slots__ = ("incidents", "next_page_token")
+    INCIDENTS_FIELD_NUMBER: _ClassVar[int]
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    incidents: _containers.RepeatedCompositeFieldContainer[_incident_pb2.Incident]
+    next_page_token: str
+    def __init__(self, incidents: _Optional[_Iterable[_Union[_incident_pb2.Incident, _Mapping]]] = ..., next_page_token: _Optional[str] = ...) -> None: ...
+
+class OperatorServiceResolveIncidentRequest(_message.Message):
+    __slots__ = ("request_id", "key")
+    REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    request_id: str
+    key: str
+    def __init__(self, request_id: _Optional[str] = ..., key: _Optional[str] = ...) -> None: ...
+
+class OperatorServiceResolveIncidentResponse(_message.Message):
+    __slots__ = ("incident",)
+    INCIDENT_FIELD_NUMBER: _ClassVar[int]
+    incident: _incident_pb2.Incident
+    def __init__(self, incident: _Optional[_Union[_incident_pb2.Incident, _Mapping]] = ...) -> None: ...
+
+class ExplainTaskRequest(_message.Message):
+    __slots__ = ("task_id",)
+    TASK_ID_FIELD_NUMBER: _ClassVar[int]
+    task_id: str
+    def __init__(self, task_id: _Optional[str] = ...) -> None: ...
+
+class ExplainTaskResponse(_message.Message):
+    __slots__ = ("verdict", "because", "arm", "action", "passed", "facts", "config_version", "task")
+    VERDICT_FIELD_NUMBER: _ClassVar[int]
+    BECAUSE_FIELD_NUMBER: _ClassVar[int]
+    ARM_FIELD_NUMBER: _ClassVar[int]
+    ACTION_FIELD_NUMBER: _ClassVar[int]
+    PASSED_FIELD_NUMBER: _ClassVar[int]
+    FACTS_FIELD_NUMBER: _ClassVar[int]
+    CONFIG_VERSION_FIELD_NUMBER: _ClassVar[int]
+    TASK_FIELD_NUMBER: _ClassVar[int]
+    verdict: _task_pb2.Verdict
+    because: str
+    arm: str
+    action: str
+    passed: _containers.RepeatedCompositeFieldContainer[ArmPassed]
+    facts: _containers.RepeatedCompositeFieldContainer[Fact]
+    config_version: int
+    task: _task_pb2.Task
+    def __init__(self, verdict: _Optional[_Union[_task_pb2.Verdict, str]] = ..., because: _Optional[str] = ..., arm: _Optional[str] = ..., action: _Optional[str] = ..., passed: _Optional[_Iterable[_Union[ArmPassed, _Mapping]]] = ..., facts: _Optional[_Iterable[_Union[Fact, _Mapping]]] = ..., config_version: _Optional[int] = ..., task: _Optional[_Union[_task_pb2.Task, _Mapping]] = ...) -> None: ...
+
+class ArmPassed(_message.Message):
+    __slots__ = ("arm", "because")
+    ARM_FIELD_NUMBER: _ClassVar[int]
+    BECAUSE_FIELD_NUMBER: _ClassVar[int]
+    arm: str
+    because: str
+    def __init__(self, arm: _Optional[str] = ..., because: _Optional[str] = ...) -> None: ...
+
+class Fact(_message.Message):
+    __slots__ = ("name", "value", "author")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    VALUE_FIELD_NUMBER: _ClassVar[int]
+    AUTHOR_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    value: str
+    author: _task_pb2.Author
+    def __init__(self, name: _Optional[str] = ..., value: _Optional[str] = ..., author: _Optional[_Union[_task_pb2.Author, str]] = ...) -> None: ...
+
+class OperatorServiceListEvidenceRequest(_message.Message):
+    __slots__ = ("task_id", "page_size", "page_token")
+    TASK_ID_FIELD_NUMBER: _ClassVar[int]
+    PAGE_SIZE_FIELD_NUMBER: _ClassVar[int]
+    PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    task_id: str
+    page_size: int
+    page_token: str
+    def __init__(self, task_id: _Optional[str] = ..., page_size: _Optional[int] = ..., page_token: _Optional[str] = ...) -> None: ...
+
+class OperatorServiceListEvidenceResponse(_message.Message):
+    __slots__ = ("entries", "next_page_token")
+    ENTRIES_FIELD_NUMBER: _ClassVar[int]
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    entries: _containers.RepeatedCompositeFieldContainer[_lane_runner_service_pb2.Evidence]
+    next_page_token: str
+    def __init__(self, entries: _Optional[_Iterable[_Union[_lane_runner_service_pb2.Evidence, _Mapping]]] = ..., next_page_token: _Optional[str] = ...) -> None: ...
 
 class ListAuditRequest(_message.Message):
     __slots__ = ("task_id", "page_size", "page_token")

@@ -152,6 +152,21 @@ class OperatorServiceStub:
                 request_serializer=lanewarden_dot_v1_dot_operator__service__pb2.ListIncidentsRequest.SerializeToString,
                 response_deserializer=lanewarden_dot_v1_dot_operator__service__pb2.ListIncidentsResponse.FromString,
                 _registered_method=True)
+        self.ResolveIncident = channel.unary_unary(
+                '/lanewarden.v1.OperatorService/ResolveIncident',
+                request_serializer=lanewarden_dot_v1_dot_operator__service__pb2.OperatorServiceResolveIncidentRequest.SerializeToString,
+                response_deserializer=lanewarden_dot_v1_dot_operator__service__pb2.OperatorServiceResolveIncidentResponse.FromString,
+                _registered_method=True)
+        self.ExplainTask = channel.unary_unary(
+                '/lanewarden.v1.OperatorService/ExplainTask',
+                request_serializer=lanewarden_dot_v1_dot_operator__service__pb2.ExplainTaskRequest.SerializeToString,
+                response_deserializer=lanewarden_dot_v1_dot_operator__service__pb2.ExplainTaskResponse.FromString,
+                _registered_method=True)
+        self.ListEvidence = channel.unary_unary(
+                '/lanewarden.v1.OperatorService/ListEvidence',
+                request_serializer=lanewarden_dot_v1_dot_operator__service__pb2.OperatorServiceListEvidenceRequest.SerializeToString,
+                response_deserializer=lanewarden_dot_v1_dot_operator__service__pb2.OperatorServiceListEvidenceResponse.FromString,
+                _registered_method=True)
         self.ListAudit = channel.unary_unary(
                 '/lanewarden.v1.OperatorService/ListAudit',
                 request_serializer=lanewarden_dot_v1_dot_operator__service__pb2.ListAuditRequest.SerializeToString,
@@ -324,7 +339,28 @@ class OperatorServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def ListIncidents(self, request, context):
-        """ListIncidents returns what was filed. Answered UNIMPLEMENTED by this release.
+        """ListIncidents returns what was filed or is to be, newest first, a page at a time.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ResolveIncident(self, request, context):
+        """ResolveIncident says that an incident is over; the next problem of its kind is filed anew.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ExplainTask(self, request, context):
+        """ExplainTask says what the supervisor makes of a task, what it would do about it, and why not something else. Reads only.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListEvidence(self, request, context):
+        """ListEvidence returns what earlier attempts of a task said after they were over, oldest first, a page at a time.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -454,6 +490,21 @@ def add_OperatorServiceServicer_to_server(servicer, server):
                     servicer.ListIncidents,
                     request_deserializer=lanewarden_dot_v1_dot_operator__service__pb2.ListIncidentsRequest.FromString,
                     response_serializer=lanewarden_dot_v1_dot_operator__service__pb2.ListIncidentsResponse.SerializeToString,
+            ),
+            'ResolveIncident': grpc.unary_unary_rpc_method_handler(
+                    servicer.ResolveIncident,
+                    request_deserializer=lanewarden_dot_v1_dot_operator__service__pb2.OperatorServiceResolveIncidentRequest.FromString,
+                    response_serializer=lanewarden_dot_v1_dot_operator__service__pb2.OperatorServiceResolveIncidentResponse.SerializeToString,
+            ),
+            'ExplainTask': grpc.unary_unary_rpc_method_handler(
+                    servicer.ExplainTask,
+                    request_deserializer=lanewarden_dot_v1_dot_operator__service__pb2.ExplainTaskRequest.FromString,
+                    response_serializer=lanewarden_dot_v1_dot_operator__service__pb2.ExplainTaskResponse.SerializeToString,
+            ),
+            'ListEvidence': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListEvidence,
+                    request_deserializer=lanewarden_dot_v1_dot_operator__service__pb2.OperatorServiceListEvidenceRequest.FromString,
+                    response_serializer=lanewarden_dot_v1_dot_operator__service__pb2.OperatorServiceListEvidenceResponse.SerializeToString,
             ),
             'ListAudit': grpc.unary_unary_rpc_method_handler(
                     servicer.ListAudit,
@@ -1085,6 +1136,87 @@ class OperatorService:
             '/lanewarden.v1.OperatorService/ListIncidents',
             lanewarden_dot_v1_dot_operator__service__pb2.ListIncidentsRequest.SerializeToString,
             lanewarden_dot_v1_dot_operator__service__pb2.ListIncidentsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ResolveIncident(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/lanewarden.v1.OperatorService/ResolveIncident',
+            lanewarden_dot_v1_dot_operator__service__pb2.OperatorServiceResolveIncidentRequest.SerializeToString,
+            lanewarden_dot_v1_dot_operator__service__pb2.OperatorServiceResolveIncidentResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ExplainTask(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/lanewarden.v1.OperatorService/ExplainTask',
+            lanewarden_dot_v1_dot_operator__service__pb2.ExplainTaskRequest.SerializeToString,
+            lanewarden_dot_v1_dot_operator__service__pb2.ExplainTaskResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListEvidence(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/lanewarden.v1.OperatorService/ListEvidence',
+            lanewarden_dot_v1_dot_operator__service__pb2.OperatorServiceListEvidenceRequest.SerializeToString,
+            lanewarden_dot_v1_dot_operator__service__pb2.OperatorServiceListEvidenceResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -1,10 +1,13 @@
 import datetime
 
 from google.protobuf import duration_pb2 as _duration_pb2
+from google.protobuf import timestamp_pb2 as _timestamp_pb2
 from lanewarden.v1 import escalation_pb2 as _escalation_pb2
+from lanewarden.v1 import lane_runner_service_pb2 as _lane_runner_service_pb2
 from lanewarden.v1 import rules_pb2 as _rules_pb2
 from lanewarden.v1 import task_pb2 as _task_pb2
 from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from collections.abc import Iterable as _Iterable, Mapping as _Mapping
@@ -12,8 +15,19 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
+class InventoryVerdict(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    INVENTORY_VERDICT_UNSPECIFIED: _ClassVar[InventoryVerdict]
+    INVENTORY_VERDICT_UNKNOWN: _ClassVar[InventoryVerdict]
+    INVENTORY_VERDICT_DIFFERS: _ClassVar[InventoryVerdict]
+    INVENTORY_VERDICT_NOT_LISTED: _ClassVar[InventoryVerdict]
+INVENTORY_VERDICT_UNSPECIFIED: InventoryVerdict
+INVENTORY_VERDICT_UNKNOWN: InventoryVerdict
+INVENTORY_VERDICT_DIFFERS: InventoryVerdict
+INVENTORY_VERDICT_NOT_LISTED: InventoryVerdict
+
 class RegisterRequest(_message.Message):
-    __slots__ = ("request_id", "runner_id", "incarnation", "address", "lanes", "version", "store_id")
+    __slots__ = ("request_id", "runner_id", "incarnation", "address", "lanes", "version", "store_id", "build", "generation_seen")
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     RUNNER_ID_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
@@ -21,6 +35,8 @@ class RegisterRequest(_message.Message):
     LANES_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
     STORE_ID_FIELD_NUMBER: _ClassVar[int]
+    BUILD_FIELD_NUMBER: _ClassVar[int]
+    GENERATION_SEEN_FIELD_NUMBER: _ClassVar[int]
     request_id: str
     runner_id: str
     incarnation: str
@@ -28,47 +44,150 @@ class RegisterRequest(_message.Message):
     lanes: _containers.RepeatedScalarFieldContainer[str]
     version: str
     store_id: str
-    def __init__(self, request_id: _Optional[str] = ..., runner_id: _Optional[str] = ..., incarnation: _Optional[str] = ..., address: _Optional[str] = ..., lanes: _Optional[_Iterable[str]] = ..., version: _Optional[str] = ..., store_id: _Optional[str] = ...) -> None: ...
+    build: str
+    generation_seen: int
+    def __init__(self, request_id: _Optional[str] = ..., runner_id: _Optional[str] = ..., incarnation: _Optional[str] = ..., address: _Optional[str] = ..., lanes: _Optional[_Iterable[str]] = ..., version: _Optional[str] = ..., store_id: _Optional[str] = ..., build: _Optional[str] = ..., generation_seen: _Optional[int] = ...) -> None: ...
 
 class RegisterResponse(_message.Message):
-    __slots__ = ("generation", "ttl", "renew_interval", "supervisor_id", "supervisor_incarnation", "taken_sequence")
+    __slots__ = ("generation", "ttl", "renew_interval", "supervisor_id", "supervisor_incarnation", "taken_sequence", "supervision_generation_seen")
     GENERATION_FIELD_NUMBER: _ClassVar[int]
     TTL_FIELD_NUMBER: _ClassVar[int]
     RENEW_INTERVAL_FIELD_NUMBER: _ClassVar[int]
     SUPERVISOR_ID_FIELD_NUMBER: _ClassVar[int]
     SUPERVISOR_INCARNATION_FIELD_NUMBER: _ClassVar[int]
     TAKEN_SEQUENCE_FIELD_NUMBER: _ClassVar[int]
+    SUPERVISION_GENERATION_SEEN_FIELD_NUMBER: _ClassVar[int]
     generation: int
     ttl: _duration_pb2.Duration
     renew_interval: _duration_pb2.Duration
     supervisor_id: str
     supervisor_incarnation: str
     taken_sequence: int
-    def __init__(self, generation: _Optional[int] = ..., ttl: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., renew_interval: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., supervisor_id: _Optional[str] = ..., supervisor_incarnation: _Optional[str] = ..., taken_sequence: _Optional[int] = ...) -> None: ...
+    supervision_generation_seen: int
+    def __init__(self, generation: _Optional[int] = ..., ttl: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., renew_interval: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., supervisor_id: _Optional[str] = ..., supervisor_incarnation: _Optional[str] = ..., taken_sequence: _Optional[int] = ..., supervision_generation_seen: _Optional[int] = ...) -> None: ...
+
+class ReconcileRequest(_message.Message):
+    __slots__ = ("runner_id", "incarnation", "generation", "items", "after_task_id", "through_task_id")
+    RUNNER_ID_FIELD_NUMBER: _ClassVar[int]
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    GENERATION_FIELD_NUMBER: _ClassVar[int]
+    ITEMS_FIELD_NUMBER: _ClassVar[int]
+    AFTER_TASK_ID_FIELD_NUMBER: _ClassVar[int]
+    THROUGH_TASK_ID_FIELD_NUMBER: _ClassVar[int]
+    runner_id: str
+    incarnation: str
+    generation: int
+    items: _containers.RepeatedCompositeFieldContainer[InventoryItem]
+    after_task_id: str
+    through_task_id: str
+    def __init__(self, runner_id: _Optional[str] = ..., incarnation: _Optional[str] = ..., generation: _Optional[int] = ..., items: _Optional[_Iterable[_Union[InventoryItem, _Mapping]]] = ..., after_task_id: _Optional[str] = ..., through_task_id: _Optional[str] = ...) -> None: ...
+
+class InventoryItem(_message.Message):
+    __slots__ = ("task_id", "version", "open_holds")
+    TASK_ID_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    OPEN_HOLDS_FIELD_NUMBER: _ClassVar[int]
+    task_id: str
+    version: int
+    open_holds: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, task_id: _Optional[str] = ..., version: _Optional[int] = ..., open_holds: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class InventoryFinding(_message.Message):
+    __slots__ = ("task_id", "verdict")
+    TASK_ID_FIELD_NUMBER: _ClassVar[int]
+    VERDICT_FIELD_NUMBER: _ClassVar[int]
+    task_id: str
+    verdict: InventoryVerdict
+    def __init__(self, task_id: _Optional[str] = ..., verdict: _Optional[_Union[InventoryVerdict, str]] = ...) -> None: ...
+
+class ReconcileResponse(_message.Message):
+    __slots__ = ("findings",)
+    FINDINGS_FIELD_NUMBER: _ClassVar[int]
+    findings: _containers.RepeatedCompositeFieldContainer[InventoryFinding]
+    def __init__(self, findings: _Optional[_Iterable[_Union[InventoryFinding, _Mapping]]] = ...) -> None: ...
 
 class KeepAliveRequest(_message.Message):
-    __slots__ = ("runner_id", "incarnation", "generation", "loop_lag")
+    __slots__ = ("runner_id", "incarnation", "generation", "loop_lag", "supervision_generation", "wall_time", "changed_lanes", "answers")
     RUNNER_ID_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
     GENERATION_FIELD_NUMBER: _ClassVar[int]
     LOOP_LAG_FIELD_NUMBER: _ClassVar[int]
+    SUPERVISION_GENERATION_FIELD_NUMBER: _ClassVar[int]
+    WALL_TIME_FIELD_NUMBER: _ClassVar[int]
+    CHANGED_LANES_FIELD_NUMBER: _ClassVar[int]
+    ANSWERS_FIELD_NUMBER: _ClassVar[int]
     runner_id: str
     incarnation: str
     generation: int
     loop_lag: _duration_pb2.Duration
-    def __init__(self, runner_id: _Optional[str] = ..., incarnation: _Optional[str] = ..., generation: _Optional[int] = ..., loop_lag: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ...) -> None: ...
+    supervision_generation: int
+    wall_time: _timestamp_pb2.Timestamp
+    changed_lanes: _containers.RepeatedCompositeFieldContainer[LaneOccupant]
+    answers: _containers.RepeatedCompositeFieldContainer[CommandAnswer]
+    def __init__(self, runner_id: _Optional[str] = ..., incarnation: _Optional[str] = ..., generation: _Optional[int] = ..., loop_lag: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., supervision_generation: _Optional[int] = ..., wall_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., changed_lanes: _Optional[_Iterable[_Union[LaneOccupant, _Mapping]]] = ..., answers: _Optional[_Iterable[_Union[CommandAnswer, _Mapping]]] = ...) -> None: ...
+
+class LaneOccupant(_message.Message):
+    __slots__ = ("lane", "task_id")
+    LANE_FIELD_NUMBER: _ClassVar[int]
+    TASK_ID_FIELD_NUMBER: _ClassVar[int]
+    lane: str
+    task_id: str
+    def __init__(self, lane: _Optional[str] = ..., task_id: _Optional[str] = ...) -> None: ...
+
+class Command(_message.Message):
+    __slots__ = ("command_id", "steer", "acknowledge", "traceparent")
+    COMMAND_ID_FIELD_NUMBER: _ClassVar[int]
+    STEER_FIELD_NUMBER: _ClassVar[int]
+    ACKNOWLEDGE_FIELD_NUMBER: _ClassVar[int]
+    TRACEPARENT_FIELD_NUMBER: _ClassVar[int]
+    command_id: str
+    steer: _lane_runner_service_pb2.SteerRequest
+    acknowledge: _lane_runner_service_pb2.AcknowledgeRequest
+    traceparent: str
+    def __init__(self, command_id: _Optional[str] = ..., steer: _Optional[_Union[_lane_runner_service_pb2.SteerRequest, _Mapping]] = ..., acknowledge: _Optional[_Union[_lane_runner_service_pb2.AcknowledgeRequest, _Mapping]] = ..., traceparent: _Optional[str] = ...) -> None: ...
+
+class CommandAnswer(_message.Message):
+    __slots__ = ("command_id", "steered", "acknowledged", "refused")
+    COMMAND_ID_FIELD_NUMBER: _ClassVar[int]
+    STEERED_FIELD_NUMBER: _ClassVar[int]
+    ACKNOWLEDGED_FIELD_NUMBER: _ClassVar[int]
+    REFUSED_FIELD_NUMBER: _ClassVar[int]
+    command_id: str
+    steered: _lane_runner_service_pb2.SteerResponse
+    acknowledged: _lane_runner_service_pb2.AcknowledgeResponse
+    refused: CommandRefusal
+    def __init__(self, command_id: _Optional[str] = ..., steered: _Optional[_Union[_lane_runner_service_pb2.SteerResponse, _Mapping]] = ..., acknowledged: _Optional[_Union[_lane_runner_service_pb2.AcknowledgeResponse, _Mapping]] = ..., refused: _Optional[_Union[CommandRefusal, _Mapping]] = ...) -> None: ...
+
+class CommandRefusal(_message.Message):
+    __slots__ = ("reason", "message", "metadata")
+    class MetadataEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    METADATA_FIELD_NUMBER: _ClassVar[int]
+    reason: str
+    message: str
+    metadata: _containers.ScalarMap[str, str]
+    def __init__(self, reason: _Optional[str] = ..., message: _Optional[str] = ..., metadata: _Optional[_Mapping[str, str]] = ...) -> None: ...
 
 class KeepAliveResponse(_message.Message):
-    __slots__ = ("ttl", "renew_interval", "sweep", "taken_sequence")
+    __slots__ = ("ttl", "renew_interval", "sweep", "taken_sequence", "commands")
     TTL_FIELD_NUMBER: _ClassVar[int]
     RENEW_INTERVAL_FIELD_NUMBER: _ClassVar[int]
     SWEEP_FIELD_NUMBER: _ClassVar[int]
     TAKEN_SEQUENCE_FIELD_NUMBER: _ClassVar[int]
+    COMMANDS_FIELD_NUMBER: _ClassVar[int]
     ttl: _duration_pb2.Duration
     renew_interval: _duration_pb2.Duration
     sweep: int
     taken_sequence: int
-    def __init__(self, ttl: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., renew_interval: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., sweep: _Optional[int] = ..., taken_sequence: _Optional[int] = ...) -> None: ...
+    commands: _containers.RepeatedCompositeFieldContainer[Command]
+    def __init__(self, ttl: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., renew_interval: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., sweep: _Optional[int] = ..., taken_sequence: _Optional[int] = ..., commands: _Optional[_Iterable[_Union[Command, _Mapping]]] = ...) -> None: ...
 
 class EscalateRequest(_message.Message):
     __slots__ = ("request_id", "runner_id", "incarnation", "sequence", "escalation")

@@ -41,6 +41,11 @@ class SupervisorServiceStub:
                 request_serializer=lanewarden_dot_v1_dot_supervisor__service__pb2.RegisterRequest.SerializeToString,
                 response_deserializer=lanewarden_dot_v1_dot_supervisor__service__pb2.RegisterResponse.FromString,
                 _registered_method=True)
+        self.Reconcile = channel.unary_unary(
+                '/lanewarden.v1.SupervisorService/Reconcile',
+                request_serializer=lanewarden_dot_v1_dot_supervisor__service__pb2.ReconcileRequest.SerializeToString,
+                response_deserializer=lanewarden_dot_v1_dot_supervisor__service__pb2.ReconcileResponse.FromString,
+                _registered_method=True)
         self.KeepAlive = channel.unary_unary(
                 '/lanewarden.v1.SupervisorService/KeepAlive',
                 request_serializer=lanewarden_dot_v1_dot_supervisor__service__pb2.KeepAliveRequest.SerializeToString,
@@ -66,6 +71,15 @@ class SupervisorServiceServicer:
     def Register(self, request, context):
         """Register announces one start of a runner and grants its lease. Durable before the answer. A runner id that another
         live incarnation holds is refused as RUNNER_DUPLICATE. Idempotent by incarnation.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Reconcile(self, request, context):
+        """Reconcile compares what the runner has with what the supervisor knows, a range of task ids at a time, once after each
+        Register. Whatever the supervisor lacks or has otherwise is to be reported again. Writes nothing but what it finds
+        forgotten, so it carries no request_id; on failure call again.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -100,6 +114,11 @@ def add_SupervisorServiceServicer_to_server(servicer, server):
                     servicer.Register,
                     request_deserializer=lanewarden_dot_v1_dot_supervisor__service__pb2.RegisterRequest.FromString,
                     response_serializer=lanewarden_dot_v1_dot_supervisor__service__pb2.RegisterResponse.SerializeToString,
+            ),
+            'Reconcile': grpc.unary_unary_rpc_method_handler(
+                    servicer.Reconcile,
+                    request_deserializer=lanewarden_dot_v1_dot_supervisor__service__pb2.ReconcileRequest.FromString,
+                    response_serializer=lanewarden_dot_v1_dot_supervisor__service__pb2.ReconcileResponse.SerializeToString,
             ),
             'KeepAlive': grpc.unary_unary_rpc_method_handler(
                     servicer.KeepAlive,
@@ -146,6 +165,33 @@ class SupervisorService:
             '/lanewarden.v1.SupervisorService/Register',
             lanewarden_dot_v1_dot_supervisor__service__pb2.RegisterRequest.SerializeToString,
             lanewarden_dot_v1_dot_supervisor__service__pb2.RegisterResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Reconcile(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/lanewarden.v1.SupervisorService/Reconcile',
+            lanewarden_dot_v1_dot_supervisor__service__pb2.ReconcileRequest.SerializeToString,
+            lanewarden_dot_v1_dot_supervisor__service__pb2.ReconcileResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -24,10 +24,11 @@ _sym_db = _symbol_database.Default()
 
 from google.protobuf import duration_pb2 as google_dot_protobuf_dot_duration__pb2
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
+from lanewarden.v1 import incident_pb2 as lanewarden_dot_v1_dot_incident__pb2
 from lanewarden.v1 import rules_pb2 as lanewarden_dot_v1_dot_rules__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18lanewarden/v1/task.proto\x12\rlanewarden.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x19lanewarden/v1/rules.proto\"\x83\x05\n\x08TaskSpec\x12\x14\n\x04name\x18\x01 \x01(\tB\x06\xda\xce\x18\x02\x18\x01\x12\x14\n\x04lane\x18\x02 \x01(\tB\x06\xda\xce\x18\x02\x18\x01\x12%\n\x04kind\x18\x03 \x01(\x0e\x32\x17.lanewarden.v1.TaskKind\x12\x1b\n\x04\x61rgv\x18\x04 \x03(\tB\r\xda\xce\x18\t\x08\x80\x80\x08\x10\x01(\x80\x08\x12\x0b\n\x03\x63wd\x18\x05 \x01(\t\x12\x37\n\x03\x65nv\x18\x06 \x03(\x0b\x32 .lanewarden.v1.TaskSpec.EnvEntryB\x08\xda\xce\x18\x04\x08\x80\x80\x08\x12\x17\n\x05gates\x18\x07 \x03(\tB\x08\xda\xce\x18\x04\x18\x01(@\x12-\n\nstop_grace\x18\x08 \x01(\x0b\x32\x19.google.protobuf.Duration\x12(\n\x13premature_exits_max\x18\t \x01(\rB\x06\xda\xce\x18\x02\x08\x64H\x00\x88\x01\x01\x12(\n\x13launch_failures_max\x18\n \x01(\rB\x06\xda\xce\x18\x02\x08\x64H\x01\x88\x01\x01\x12\x15\n\rlog_bytes_max\x18\x0b \x01(\x04\x12\x30\n\rhold_deadline\x18\x0c \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x32\n\tapprovers\x18\r \x03(\x0b\x32\x17.lanewarden.v1.ApproverB\x06\xda\xce\x18\x02(\x10\x12+\n\x08reminder\x18\x0e \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x1f\n\non_success\x18\x0f \x03(\tB\x0b\xda\xce\x18\x07\x08\x80\x80\x08(\x80\x08\x1a*\n\x08\x45nvEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x42\x16\n\x14_premature_exits_maxB\x16\n\x14_launch_failures_max\"Q\n\x08\x41pprover\x12\x1b\n\x08identity\x18\x01 \x01(\tB\t\xda\xce\x18\x05\x08\x80\x01\x10\x01\x12(\n\x05\x61\x66ter\x18\x02 \x01(\x0b\x32\x19.google.protobuf.Duration\"h\n\x04Hook\x12\'\n\x05state\x18\x01 \x01(\x0e\x32\x18.lanewarden.v1.HookState\x12\r\n\x05tries\x18\x02 \x01(\r\x12\x0f\n\x07summary\x18\x03 \x01(\t\x12\x17\n\x0fidempotency_key\x18\x04 \x01(\t\"\xb0\x01\n\tGateState\x12\x0c\n\x04gate\x18\x01 \x01(\t\x12-\n\x08\x64\x65\x63ision\x18\x02 \x01(\x0e\x32\x1b.lanewarden.v1.GateDecision\x12(\n\ndecided_by\x18\x03 \x01(\x0b\x32\x14.lanewarden.v1.Actor\x12.\n\ndecided_at\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x0c\n\x04note\x18\x05 \x01(\t\"8\n\x05\x41\x63tor\x12\x19\n\x08identity\x18\x01 \x01(\tB\x07\xda\xce\x18\x03\x08\x80\x01\x12\x14\n\x04role\x18\x02 \x01(\tB\x06\xda\xce\x18\x02\x08\x10\"5\n\x07\x42locker\x12\x0c\n\x04kind\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x0e\n\x06\x64\x65tail\x18\x03 \x01(\t\"\xe6\x06\n\x04Task\x12\x0f\n\x07task_id\x18\x01 \x01(\t\x12\x11\n\trunner_id\x18\x02 \x01(\t\x12%\n\x04spec\x18\x03 \x01(\x0b\x32\x17.lanewarden.v1.TaskSpec\x12\'\n\x05state\x18\x04 \x01(\x0e\x32\x18.lanewarden.v1.TaskState\x12\r\n\x05\x65poch\x18\x05 \x01(\r\x12\x0f\n\x07\x61ttempt\x18\x06 \x01(\r\x12)\n\x06pauses\x18\x07 \x03(\x0e\x32\x19.lanewarden.v1.PauseCause\x12\x14\n\x0cworker_alive\x18\x08 \x01(\x08\x12\x12\n\nworker_pid\x18\t \x01(\r\x12\x15\n\x08progress\x18\n \x01(\x04H\x00\x88\x01\x01\x12\x15\n\rprogress_note\x18\x0b \x01(\t\x12\x17\n\x0fpremature_exits\x18\x0c \x01(\r\x12\x17\n\x0flaunch_failures\x18\r \x01(\r\x12.\n\nnot_before\x18\x0e \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x0f\n\x07summary\x18\x0f \x01(\t\x12-\n\x0esummary_author\x18\x10 \x01(\x0e\x32\x15.lanewarden.v1.Author\x12\x16\n\texit_code\x18\x11 \x01(\x05H\x01\x88\x01\x01\x12\x18\n\x0b\x65xit_signal\x18\x12 \x01(\x05H\x02\x88\x01\x01\x12\x12\n\nopen_holds\x18\x13 \x03(\t\x12\'\n\x05gates\x18\x14 \x03(\x0b\x32\x18.lanewarden.v1.GateState\x12\x30\n\x0csubmitted_at\x18\x15 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12/\n\x0b\x66inished_at\x18\x16 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x0f\n\x07version\x18\x17 \x01(\x04\x12\x1a\n\x12runner_unreachable\x18\x18 \x01(\x08\x12-\n\tlast_seen\x18\x19 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12#\n\x05owner\x18\x1a \x01(\x0b\x32\x14.lanewarden.v1.Actor\x12\'\n\non_success\x18\x1b \x01(\x0b\x32\x13.lanewarden.v1.HookB\x0b\n\t_progressB\x0c\n\n_exit_codeB\x0e\n\x0c_exit_signal*T\n\x08TaskKind\x12\x19\n\x15TASK_KIND_UNSPECIFIED\x10\x00\x12\x16\n\x12TASK_KIND_ONE_SHOT\x10\x01\x12\x15\n\x11TASK_KIND_SESSION\x10\x02*\xfb\x01\n\tTaskState\x12\x1a\n\x16TASK_STATE_UNSPECIFIED\x10\x00\x12\x15\n\x11TASK_STATE_QUEUED\x10\x01\x12\x17\n\x13TASK_STATE_STARTING\x10\x02\x12\x16\n\x12TASK_STATE_RUNNING\x10\x03\x12\x13\n\x0fTASK_STATE_HELD\x10\x04\x12\x13\n\x0fTASK_STATE_IDLE\x10\x05\x12\x18\n\x14TASK_STATE_SUCCEEDED\x10\x06\x12\x15\n\x11TASK_STATE_FAILED\x10\x07\x12\x17\n\x13TASK_STATE_CANCELED\x10\x08\x12\x16\n\x12TASK_STATE_SETTLED\x10\t*|\n\nPauseCause\x12\x1b\n\x17PAUSE_CAUSE_UNSPECIFIED\x10\x00\x12\x18\n\x14PAUSE_CAUSE_OPERATOR\x10\x01\x12\x1d\n\x19PAUSE_CAUSE_HOLD_DEADLINE\x10\x02\x12\x18\n\x14PAUSE_CAUSE_TAKEOVER\x10\x03*r\n\x06\x41uthor\x12\x16\n\x12\x41UTHOR_UNSPECIFIED\x10\x00\x12\x11\n\rAUTHOR_WORKER\x10\x01\x12\x11\n\rAUTHOR_RUNNER\x10\x02\x12\x15\n\x11\x41UTHOR_SUPERVISOR\x10\x03\x12\x13\n\x0f\x41UTHOR_OPERATOR\x10\x04*k\n\tHookState\x12\x1a\n\x16HOOK_STATE_UNSPECIFIED\x10\x00\x12\x16\n\x12HOOK_STATE_PENDING\x10\x01\x12\x13\n\x0fHOOK_STATE_DONE\x10\x02\x12\x15\n\x11HOOK_STATE_FAILED\x10\x03*\x99\x01\n\x0cGateDecision\x12\x1d\n\x19GATE_DECISION_UNSPECIFIED\x10\x00\x12\x1a\n\x16GATE_DECISION_APPROVED\x10\x01\x12\x18\n\x14GATE_DECISION_REVISE\x10\x02\x12\x1a\n\x16GATE_DECISION_REJECTED\x10\x03\x12\x18\n\x14GATE_DECISION_WAIVED\x10\x04\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18lanewarden/v1/task.proto\x12\rlanewarden.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1clanewarden/v1/incident.proto\x1a\x19lanewarden/v1/rules.proto\"\xfe\x06\n\x08TaskSpec\x12\x14\n\x04name\x18\x01 \x01(\tB\x06\xda\xce\x18\x02\x18\x01\x12\x14\n\x04lane\x18\x02 \x01(\tB\x06\xda\xce\x18\x02\x18\x01\x12%\n\x04kind\x18\x03 \x01(\x0e\x32\x17.lanewarden.v1.TaskKind\x12\x1b\n\x04\x61rgv\x18\x04 \x03(\tB\r\xda\xce\x18\t\x08\x80\x80\x08\x10\x01(\x80\x08\x12\x0b\n\x03\x63wd\x18\x05 \x01(\t\x12\x37\n\x03\x65nv\x18\x06 \x03(\x0b\x32 .lanewarden.v1.TaskSpec.EnvEntryB\x08\xda\xce\x18\x04\x08\x80\x80\x08\x12\x17\n\x05gates\x18\x07 \x03(\tB\x08\xda\xce\x18\x04\x18\x01(@\x12-\n\nstop_grace\x18\x08 \x01(\x0b\x32\x19.google.protobuf.Duration\x12(\n\x13premature_exits_max\x18\t \x01(\rB\x06\xda\xce\x18\x02\x08\x64H\x00\x88\x01\x01\x12(\n\x13launch_failures_max\x18\n \x01(\rB\x06\xda\xce\x18\x02\x08\x64H\x01\x88\x01\x01\x12\x15\n\rlog_bytes_max\x18\x0b \x01(\x04\x12\x30\n\rhold_deadline\x18\x0c \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x32\n\tapprovers\x18\r \x03(\x0b\x32\x17.lanewarden.v1.ApproverB\x06\xda\xce\x18\x02(\x10\x12+\n\x08reminder\x18\x0e \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x1f\n\non_success\x18\x0f \x03(\tB\x0b\xda\xce\x18\x07\x08\x80\x80\x08(\x80\x08\x12\x39\n\x12on_supervisor_loss\x18\x10 \x01(\x0e\x32\x1d.lanewarden.v1.SupervisorLoss\x12\x39\n\x16runner_loss_stop_after\x18\x11 \x01(\x0b\x32\x19.google.protobuf.Duration\x12,\n\theartbeat\x18\x12 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x34\n\rprogress_from\x18\x13 \x01(\x0b\x32\x1d.lanewarden.v1.ProgressSource\x12\x1f\n\x0eparent_task_id\x18\x14 \x01(\tB\x07\xda\xce\x18\x03\x08\x80\x01\x1a*\n\x08\x45nvEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x42\x16\n\x14_premature_exits_maxB\x16\n\x14_launch_failures_max\"L\n\x0eProgressSource\x12\x16\n\x0coutput_lines\x18\x01 \x01(\x08H\x00\x12\x18\n\x05\x66iles\x18\x02 \x01(\tB\x07\xda\xce\x18\x03\x08\x80 H\x00\x42\x08\n\x06source\"Q\n\x08\x41pprover\x12\x1b\n\x08identity\x18\x01 \x01(\tB\t\xda\xce\x18\x05\x08\x80\x01\x10\x01\x12(\n\x05\x61\x66ter\x18\x02 \x01(\x0b\x32\x19.google.protobuf.Duration\"h\n\x04Hook\x12\'\n\x05state\x18\x01 \x01(\x0e\x32\x18.lanewarden.v1.HookState\x12\r\n\x05tries\x18\x02 \x01(\r\x12\x0f\n\x07summary\x18\x03 \x01(\t\x12\x17\n\x0fidempotency_key\x18\x04 \x01(\t\"\xb0\x01\n\tGateState\x12\x0c\n\x04gate\x18\x01 \x01(\t\x12-\n\x08\x64\x65\x63ision\x18\x02 \x01(\x0e\x32\x1b.lanewarden.v1.GateDecision\x12(\n\ndecided_by\x18\x03 \x01(\x0b\x32\x14.lanewarden.v1.Actor\x12.\n\ndecided_at\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x0c\n\x04note\x18\x05 \x01(\t\"8\n\x05\x41\x63tor\x12\x19\n\x08identity\x18\x01 \x01(\tB\x07\xda\xce\x18\x03\x08\x80\x01\x12\x14\n\x04role\x18\x02 \x01(\tB\x06\xda\xce\x18\x02\x08\x10\"5\n\x07\x42locker\x12\x0c\n\x04kind\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x0e\n\x06\x64\x65tail\x18\x03 \x01(\t\"\xd4\x08\n\x04Task\x12\x0f\n\x07task_id\x18\x01 \x01(\t\x12\x11\n\trunner_id\x18\x02 \x01(\t\x12%\n\x04spec\x18\x03 \x01(\x0b\x32\x17.lanewarden.v1.TaskSpec\x12\'\n\x05state\x18\x04 \x01(\x0e\x32\x18.lanewarden.v1.TaskState\x12\r\n\x05\x65poch\x18\x05 \x01(\r\x12\x0f\n\x07\x61ttempt\x18\x06 \x01(\r\x12)\n\x06pauses\x18\x07 \x03(\x0e\x32\x19.lanewarden.v1.PauseCause\x12\x14\n\x0cworker_alive\x18\x08 \x01(\x08\x12\x12\n\nworker_pid\x18\t \x01(\r\x12\x15\n\x08progress\x18\n \x01(\x04H\x00\x88\x01\x01\x12\x15\n\rprogress_note\x18\x0b \x01(\t\x12\x17\n\x0fpremature_exits\x18\x0c \x01(\r\x12\x17\n\x0flaunch_failures\x18\r \x01(\r\x12.\n\nnot_before\x18\x0e \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x0f\n\x07summary\x18\x0f \x01(\t\x12-\n\x0esummary_author\x18\x10 \x01(\x0e\x32\x15.lanewarden.v1.Author\x12\x16\n\texit_code\x18\x11 \x01(\x05H\x01\x88\x01\x01\x12\x18\n\x0b\x65xit_signal\x18\x12 \x01(\x05H\x02\x88\x01\x01\x12\x12\n\nopen_holds\x18\x13 \x03(\t\x12\'\n\x05gates\x18\x14 \x03(\x0b\x32\x18.lanewarden.v1.GateState\x12\x30\n\x0csubmitted_at\x18\x15 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12/\n\x0b\x66inished_at\x18\x16 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x0f\n\x07version\x18\x17 \x01(\x04\x12\x1a\n\x12runner_unreachable\x18\x18 \x01(\x08\x12-\n\tlast_seen\x18\x19 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12#\n\x05owner\x18\x1a \x01(\x0b\x32\x14.lanewarden.v1.Actor\x12\'\n\non_success\x18\x1b \x01(\x0b\x32\x13.lanewarden.v1.Hook\x12\'\n\x07verdict\x18\x1c \x01(\x0e\x32\x16.lanewarden.v1.Verdict\x12\x11\n\tdiagnosis\x18\x1d \x01(\t\x12\x12\n\nrelaunches\x18\x1e \x01(\r\x12\r\n\x05woken\x18\x1f \x01(\x08\x12*\n\tincidents\x18  \x03(\x0b\x32\x17.lanewarden.v1.Incident\x12\x15\n\rrunner_forgot\x18! \x01(\x08\x12\x33\n\x0foldest_input_at\x18\" \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x15\n\rchildren_open\x18# \x01(\rB\x0b\n\t_progressB\x0c\n\n_exit_codeB\x0e\n\x0c_exit_signal*T\n\x08TaskKind\x12\x19\n\x15TASK_KIND_UNSPECIFIED\x10\x00\x12\x16\n\x12TASK_KIND_ONE_SHOT\x10\x01\x12\x15\n\x11TASK_KIND_SESSION\x10\x02*\xfb\x01\n\tTaskState\x12\x1a\n\x16TASK_STATE_UNSPECIFIED\x10\x00\x12\x15\n\x11TASK_STATE_QUEUED\x10\x01\x12\x17\n\x13TASK_STATE_STARTING\x10\x02\x12\x16\n\x12TASK_STATE_RUNNING\x10\x03\x12\x13\n\x0fTASK_STATE_HELD\x10\x04\x12\x13\n\x0fTASK_STATE_IDLE\x10\x05\x12\x18\n\x14TASK_STATE_SUCCEEDED\x10\x06\x12\x15\n\x11TASK_STATE_FAILED\x10\x07\x12\x17\n\x13TASK_STATE_CANCELED\x10\x08\x12\x16\n\x12TASK_STATE_SETTLED\x10\t*\xba\x01\n\nPauseCause\x12\x1b\n\x17PAUSE_CAUSE_UNSPECIFIED\x10\x00\x12\x18\n\x14PAUSE_CAUSE_OPERATOR\x10\x01\x12\x1d\n\x19PAUSE_CAUSE_HOLD_DEADLINE\x10\x02\x12\x18\n\x14PAUSE_CAUSE_TAKEOVER\x10\x03\x12\x1b\n\x17PAUSE_CAUSE_USAGE_LIMIT\x10\x04\x12\x1f\n\x1bPAUSE_CAUSE_SUPERVISOR_LOSS\x10\x05*i\n\x0eSupervisorLoss\x12\x1f\n\x1bSUPERVISOR_LOSS_UNSPECIFIED\x10\x00\x12\x1c\n\x18SUPERVISOR_LOSS_CONTINUE\x10\x01\x12\x18\n\x14SUPERVISOR_LOSS_HOLD\x10\x02*\xc7\x01\n\x07Verdict\x12\x17\n\x13VERDICT_UNSPECIFIED\x10\x00\x12\x13\n\x0fVERDICT_HEALTHY\x10\x01\x12\x12\n\x0eVERDICT_QUEUED\x10\x02\x12\x10\n\x0cVERDICT_HELD\x10\x03\x12\x12\n\x0eVERDICT_PARKED\x10\x04\x12\x11\n\rVERDICT_STALE\x10\x05\x12\x14\n\x10VERDICT_CHURNING\x10\x06\x12\x12\n\x0eVERDICT_EXITED\x10\x07\x12\x17\n\x13VERDICT_UNREACHABLE\x10\x08*r\n\x06\x41uthor\x12\x16\n\x12\x41UTHOR_UNSPECIFIED\x10\x00\x12\x11\n\rAUTHOR_WORKER\x10\x01\x12\x11\n\rAUTHOR_RUNNER\x10\x02\x12\x15\n\x11\x41UTHOR_SUPERVISOR\x10\x03\x12\x13\n\x0f\x41UTHOR_OPERATOR\x10\x04*k\n\tHookState\x12\x1a\n\x16HOOK_STATE_UNSPECIFIED\x10\x00\x12\x16\n\x12HOOK_STATE_PENDING\x10\x01\x12\x13\n\x0fHOOK_STATE_DONE\x10\x02\x12\x15\n\x11HOOK_STATE_FAILED\x10\x03*\x99\x01\n\x0cGateDecision\x12\x1d\n\x19GATE_DECISION_UNSPECIFIED\x10\x00\x12\x1a\n\x16GATE_DECISION_APPROVED\x10\x01\x12\x18\n\x14GATE_DECISION_REVISE\x10\x02\x12\x1a\n\x16GATE_DECISION_REJECTED\x10\x03\x12\x18\n\x14GATE_DECISION_WAIVED\x10\x04\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -54,38 +55,48 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_TASKSPEC'].fields_by_name['approvers']._serialized_options = b'\332\316\030\002(\020'
   _globals['_TASKSPEC'].fields_by_name['on_success']._loaded_options = None
   _globals['_TASKSPEC'].fields_by_name['on_success']._serialized_options = b'\332\316\030\007\010\200\200\010(\200\010'
+  _globals['_TASKSPEC'].fields_by_name['parent_task_id']._loaded_options = None
+  _globals['_TASKSPEC'].fields_by_name['parent_task_id']._serialized_options = b'\332\316\030\003\010\200\001'
+  _globals['_PROGRESSSOURCE'].fields_by_name['files']._loaded_options = None
+  _globals['_PROGRESSSOURCE'].fields_by_name['files']._serialized_options = b'\332\316\030\003\010\200 '
   _globals['_APPROVER'].fields_by_name['identity']._loaded_options = None
   _globals['_APPROVER'].fields_by_name['identity']._serialized_options = b'\332\316\030\005\010\200\001\020\001'
   _globals['_ACTOR'].fields_by_name['identity']._loaded_options = None
   _globals['_ACTOR'].fields_by_name['identity']._serialized_options = b'\332\316\030\003\010\200\001'
   _globals['_ACTOR'].fields_by_name['role']._loaded_options = None
   _globals['_ACTOR'].fields_by_name['role']._serialized_options = b'\332\316\030\002\010\020'
-  _globals['_TASKKIND']._serialized_start=2135
-  _globals['_TASKKIND']._serialized_end=2219
-  _globals['_TASKSTATE']._serialized_start=2222
-  _globals['_TASKSTATE']._serialized_end=2473
-  _globals['_PAUSECAUSE']._serialized_start=2475
-  _globals['_PAUSECAUSE']._serialized_end=2599
-  _globals['_AUTHOR']._serialized_start=2601
-  _globals['_AUTHOR']._serialized_end=2715
-  _globals['_HOOKSTATE']._serialized_start=2717
-  _globals['_HOOKSTATE']._serialized_end=2824
-  _globals['_GATEDECISION']._serialized_start=2827
-  _globals['_GATEDECISION']._serialized_end=2980
-  _globals['_TASKSPEC']._serialized_start=136
-  _globals['_TASKSPEC']._serialized_end=779
-  _globals['_TASKSPEC_ENVENTRY']._serialized_start=689
-  _globals['_TASKSPEC_ENVENTRY']._serialized_end=731
-  _globals['_APPROVER']._serialized_start=781
-  _globals['_APPROVER']._serialized_end=862
-  _globals['_HOOK']._serialized_start=864
-  _globals['_HOOK']._serialized_end=968
-  _globals['_GATESTATE']._serialized_start=971
-  _globals['_GATESTATE']._serialized_end=1147
-  _globals['_ACTOR']._serialized_start=1149
-  _globals['_ACTOR']._serialized_end=1205
-  _globals['_BLOCKER']._serialized_start=1207
-  _globals['_BLOCKER']._serialized_end=1260
-  _globals['_TASK']._serialized_start=1263
-  _globals['_TASK']._serialized_end=2133
+  _globals['_TASKKIND']._serialized_start=2732
+  _globals['_TASKKIND']._serialized_end=2816
+  _globals['_TASKSTATE']._serialized_start=2819
+  _globals['_TASKSTATE']._serialized_end=3070
+  _globals['_PAUSECAUSE']._serialized_start=3073
+  _globals['_PAUSECAUSE']._serialized_end=3259
+  _globals['_SUPERVISORLOSS']._serialized_start=3261
+  _globals['_SUPERVISORLOSS']._serialized_end=3366
+  _globals['_VERDICT']._serialized_start=3369
+  _globals['_VERDICT']._serialized_end=3568
+  _globals['_AUTHOR']._serialized_start=3570
+  _globals['_AUTHOR']._serialized_end=3684
+  _globals['_HOOKSTATE']._serialized_start=3686
+  _globals['_HOOKSTATE']._serialized_end=3793
+  _globals['_GATEDECISION']._serialized_start=3796
+  _globals['_GATEDECISION']._serialized_end=3949
+  _globals['_TASKSPEC']._serialized_start=166
+  _globals['_TASKSPEC']._serialized_end=1060
+  _globals['_TASKSPEC_ENVENTRY']._serialized_start=970
+  _globals['_TASKSPEC_ENVENTRY']._serialized_end=1012
+  _globals['_PROGRESSSOURCE']._serialized_start=1062
+  _globals['_PROGRESSSOURCE']._serialized_end=1138
+  _globals['_APPROVER']._serialized_start=1140
+  _globals['_APPROVER']._serialized_end=1221
+  _globals['_HOOK']._serialized_start=1223
+  _globals['_HOOK']._serialized_end=1327
+  _globals['_GATESTATE']._serialized_start=1330
+  _globals['_GATESTATE']._serialized_end=1506
+  _globals['_ACTOR']._serialized_start=1508
+  _globals['_ACTOR']._serialized_end=1564
+  _globals['_BLOCKER']._serialized_start=1566
+  _globals['_BLOCKER']._serialized_end=1619
+  _globals['_TASK']._serialized_start=1622
+  _globals['_TASK']._serialized_end=2730
 # @@protoc_insertion_point(module_scope)

@@ -2,6 +2,7 @@ import datetime
 
 from google.protobuf import duration_pb2 as _duration_pb2
 from google.protobuf import timestamp_pb2 as _timestamp_pb2
+from lanewarden.v1 import incident_pb2 as _incident_pb2
 from lanewarden.v1 import rules_pb2 as _rules_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
@@ -37,6 +38,26 @@ class PauseCause(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     PAUSE_CAUSE_OPERATOR: _ClassVar[PauseCause]
     PAUSE_CAUSE_HOLD_DEADLINE: _ClassVar[PauseCause]
     PAUSE_CAUSE_TAKEOVER: _ClassVar[PauseCause]
+    PAUSE_CAUSE_USAGE_LIMIT: _ClassVar[PauseCause]
+    PAUSE_CAUSE_SUPERVISOR_LOSS: _ClassVar[PauseCause]
+
+class SupervisorLoss(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    SUPERVISOR_LOSS_UNSPECIFIED: _ClassVar[SupervisorLoss]
+    SUPERVISOR_LOSS_CONTINUE: _ClassVar[SupervisorLoss]
+    SUPERVISOR_LOSS_HOLD: _ClassVar[SupervisorLoss]
+
+class Verdict(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    VERDICT_UNSPECIFIED: _ClassVar[Verdict]
+    VERDICT_HEALTHY: _ClassVar[Verdict]
+    VERDICT_QUEUED: _ClassVar[Verdict]
+    VERDICT_HELD: _ClassVar[Verdict]
+    VERDICT_PARKED: _ClassVar[Verdict]
+    VERDICT_STALE: _ClassVar[Verdict]
+    VERDICT_CHURNING: _ClassVar[Verdict]
+    VERDICT_EXITED: _ClassVar[Verdict]
+    VERDICT_UNREACHABLE: _ClassVar[Verdict]
 
 class Author(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
@@ -77,6 +98,20 @@ PAUSE_CAUSE_UNSPECIFIED: PauseCause
 PAUSE_CAUSE_OPERATOR: PauseCause
 PAUSE_CAUSE_HOLD_DEADLINE: PauseCause
 PAUSE_CAUSE_TAKEOVER: PauseCause
+PAUSE_CAUSE_USAGE_LIMIT: PauseCause
+PAUSE_CAUSE_SUPERVISOR_LOSS: PauseCause
+SUPERVISOR_LOSS_UNSPECIFIED: SupervisorLoss
+SUPERVISOR_LOSS_CONTINUE: SupervisorLoss
+SUPERVISOR_LOSS_HOLD: SupervisorLoss
+VERDICT_UNSPECIFIED: Verdict
+VERDICT_HEALTHY: Verdict
+VERDICT_QUEUED: Verdict
+VERDICT_HELD: Verdict
+VERDICT_PARKED: Verdict
+VERDICT_STALE: Verdict
+VERDICT_CHURNING: Verdict
+VERDICT_EXITED: Verdict
+VERDICT_UNREACHABLE: Verdict
 AUTHOR_UNSPECIFIED: Author
 AUTHOR_WORKER: Author
 AUTHOR_RUNNER: Author
@@ -93,7 +128,7 @@ GATE_DECISION_REJECTED: GateDecision
 GATE_DECISION_WAIVED: GateDecision
 
 class TaskSpec(_message.Message):
-    __slots__ = ("name", "lane", "kind", "argv", "cwd", "env", "gates", "stop_grace", "premature_exits_max", "launch_failures_max", "log_bytes_max", "hold_deadline", "approvers", "reminder", "on_success")
+    __slots__ = ("name", "lane", "kind", "argv", "cwd", "env", "gates", "stop_grace", "premature_exits_max", "launch_failures_max", "log_bytes_max", "hold_deadline", "approvers", "reminder", "on_success", "on_supervisor_loss", "runner_loss_stop_after", "heartbeat", "progress_from", "parent_task_id")
     class EnvEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -116,6 +151,11 @@ class TaskSpec(_message.Message):
     APPROVERS_FIELD_NUMBER: _ClassVar[int]
     REMINDER_FIELD_NUMBER: _ClassVar[int]
     ON_SUCCESS_FIELD_NUMBER: _ClassVar[int]
+    ON_SUPERVISOR_LOSS_FIELD_NUMBER: _ClassVar[int]
+    RUNNER_LOSS_STOP_AFTER_FIELD_NUMBER: _ClassVar[int]
+    HEARTBEAT_FIELD_NUMBER: _ClassVar[int]
+    PROGRESS_FROM_FIELD_NUMBER: _ClassVar[int]
+    PARENT_TASK_ID_FIELD_NUMBER: _ClassVar[int]
     name: str
     lane: str
     kind: TaskKind
@@ -131,7 +171,20 @@ class TaskSpec(_message.Message):
     approvers: _containers.RepeatedCompositeFieldContainer[Approver]
     reminder: _duration_pb2.Duration
     on_success: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, name: _Optional[str] = ..., lane: _Optional[str] = ..., kind: _Optional[_Union[TaskKind, str]] = ..., argv: _Optional[_Iterable[str]] = ..., cwd: _Optional[str] = ..., env: _Optional[_Mapping[str, str]] = ..., gates: _Optional[_Iterable[str]] = ..., stop_grace: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., premature_exits_max: _Optional[int] = ..., launch_failures_max: _Optional[int] = ..., log_bytes_max: _Optional[int] = ..., hold_deadline: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., approvers: _Optional[_Iterable[_Union[Approver, _Mapping]]] = ..., reminder: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., on_success: _Optional[_Iterable[str]] = ...) -> None: ...
+    on_supervisor_loss: SupervisorLoss
+    runner_loss_stop_after: _duration_pb2.Duration
+    heartbeat: _duration_pb2.Duration
+    progress_from: ProgressSource
+    parent_task_id: str
+    def __init__(self, name: _Optional[str] = ..., lane: _Optional[str] = ..., kind: _Optional[_Union[TaskKind, str]] = ..., argv: _Optional[_Iterable[str]] = ..., cwd: _Optional[str] = ..., env: _Optional[_Mapping[str, str]] = ..., gates: _Optional[_Iterable[str]] = ..., stop_grace: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., premature_exits_max: _Optional[int] = ..., launch_failures_max: _Optional[int] = ..., log_bytes_max: _Optional[int] = ..., hold_deadline: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., approvers: _Optional[_Iterable[_Union[Approver, _Mapping]]] = ..., reminder: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., on_success: _Optional[_Iterable[str]] = ..., on_supervisor_loss: _Optional[_Union[SupervisorLoss, str]] = ..., runner_loss_stop_after: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., heartbeat: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., progress_from: _Optional[_Union[ProgressSource, _Mapping]] = ..., parent_task_id: _Optional[str] = ...) -> None: ...
+
+class ProgressSource(_message.Message):
+    __slots__ = ("output_lines", "files")
+    OUTPUT_LINES_FIELD_NUMBER: _ClassVar[int]
+    FILES_FIELD_NUMBER: _ClassVar[int]
+    output_lines: bool
+    files: str
+    def __init__(self, output_lines: _Optional[bool] = ..., files: _Optional[str] = ...) -> None: ...
 
 class Approver(_message.Message):
     __slots__ = ("identity", "after")
@@ -186,7 +239,7 @@ class Blocker(_message.Message):
     def __init__(self, kind: _Optional[str] = ..., name: _Optional[str] = ..., detail: _Optional[str] = ...) -> None: ...
 
 class Task(_message.Message):
-    __slots__ = ("task_id", "runner_id", "spec", "state", "epoch", "attempt", "pauses", "worker_alive", "worker_pid", "progress", "progress_note", "premature_exits", "launch_failures", "not_before", "summary", "summary_author", "exit_code", "exit_signal", "open_holds", "gates", "submitted_at", "finished_at", "version", "runner_unreachable", "last_seen", "owner", "on_success")
+    __slots__ = ("task_id", "runner_id", "spec", "state", "epoch", "attempt", "pauses", "worker_alive", "worker_pid", "progress", "progress_note", "premature_exits", "launch_failures", "not_before", "summary", "summary_author", "exit_code", "exit_signal", "open_holds", "gates", "submitted_at", "finished_at", "version", "runner_unreachable", "last_seen", "owner", "on_success", "verdict", "diagnosis", "relaunches", "woken", "incidents", "runner_forgot", "oldest_input_at", "children_open")
     TASK_ID_FIELD_NUMBER: _ClassVar[int]
     RUNNER_ID_FIELD_NUMBER: _ClassVar[int]
     SPEC_FIELD_NUMBER: _ClassVar[int]
@@ -214,6 +267,14 @@ class Task(_message.Message):
     LAST_SEEN_FIELD_NUMBER: _ClassVar[int]
     OWNER_FIELD_NUMBER: _ClassVar[int]
     ON_SUCCESS_FIELD_NUMBER: _ClassVar[int]
+    VERDICT_FIELD_NUMBER: _ClassVar[int]
+    DIAGNOSIS_FIELD_NUMBER: _ClassVar[int]
+    RELAUNCHES_FIELD_NUMBER: _ClassVar[int]
+    WOKEN_FIELD_NUMBER: _ClassVar[int]
+    INCIDENTS_FIELD_NUMBER: _ClassVar[int]
+    RUNNER_FORGOT_FIELD_NUMBER: _ClassVar[int]
+    OLDEST_INPUT_AT_FIELD_NUMBER: _ClassVar[int]
+    CHILDREN_OPEN_FIELD_NUMBER: _ClassVar[int]
     task_id: str
     runner_id: str
     spec: TaskSpec
@@ -241,4 +302,12 @@ class Task(_message.Message):
     last_seen: _timestamp_pb2.Timestamp
     owner: Actor
     on_success: Hook
-    def __init__(self, task_id: _Optional[str] = ..., runner_id: _Optional[str] = ..., spec: _Optional[_Union[TaskSpec, _Mapping]] = ..., state: _Optional[_Union[TaskState, str]] = ..., epoch: _Optional[int] = ..., attempt: _Optional[int] = ..., pauses: _Optional[_Iterable[_Union[PauseCause, str]]] = ..., worker_alive: _Optional[bool] = ..., worker_pid: _Optional[int] = ..., progress: _Optional[int] = ..., progress_note: _Optional[str] = ..., premature_exits: _Optional[int] = ..., launch_failures: _Optional[int] = ..., not_before: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., summary: _Optional[str] = ..., summary_author: _Optional[_Union[Author, str]] = ..., exit_code: _Optional[int] = ..., exit_signal: _Optional[int] = ..., open_holds: _Optional[_Iterable[str]] = ..., gates: _Optional[_Iterable[_Union[GateState, _Mapping]]] = ..., submitted_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., finished_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., version: _Optional[int] = ..., runner_unreachable: _Optional[bool] = ..., last_seen: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., owner: _Optional[_Union[Actor, _Mapping]] = ..., on_success: _Optional[_Union[Hook, _Mapping]] = ...) -> None: ...
+    verdict: Verdict
+    diagnosis: str
+    relaunches: int
+    woken: bool
+    incidents: _containers.RepeatedCompositeFieldContainer[_incident_pb2.Incident]
+    runner_forgot: bool
+    oldest_input_at: _timestamp_pb2.Timestamp
+    children_open: int
+    def __init__(self, task_id: _Optional[str] = ..., runner_id: _Optional[str] = ..., spec: _Optional[_Union[TaskSpec, _Mapping]] = ..., state: _Optional[_Union[TaskState, str]] = ..., epoch: _Optional[int] = ..., attempt: _Optional[int] = ..., pauses: _Optional[_Iterable[_Union[PauseCause, str]]] = ..., worker_alive: _Optional[bool] = ..., worker_pid: _Optional[int] = ..., progress: _Optional[int] = ..., progress_note: _Optional[str] = ..., premature_exits: _Optional[int] = ..., launch_failures: _Optional[int] = ..., not_before: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., summary: _Optional[str] = ..., summary_author: _Optional[_Union[Author, str]] = ..., exit_code: _Optional[int] = ..., exit_signal: _Optional[int] = ..., open_holds: _Optional[_Iterable[str]] = ..., gates: _Optional[_Iterable[_Union[GateState, _Mapping]]] = ..., submitted_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., finished_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., version: _Optional[int] = ..., runner_unreachable: _Optional[bool] = ..., last_seen: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., owner: _Optional[_Union[Actor, _Mapping]] = ..., on_success: _Optional[_Union[Hook, _Mapping]] = ..., verdict: _Optional[_Union[Verdict, str]] = ..., diagnosis: _Optional[str] = ..., relaunches: _Optional[int] = ..., woken: _Optional[bool] = ..., incidents: _Optional[_Iterable[_Union[_incident_pb2.Incident, _Mapping]]] = ..., runner_forgot: _Optional[bool] = ..., oldest_input_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., children_open: _Optional[int] = ...) -> None: ...

@@ -96,7 +96,7 @@ def test_roles_by_service() -> None:
         service, name = method.removeprefix("lanewarden.v1.").split("/")
         assert (Role.WORKER in roles) == (service == "WorkerService")
         if Role.VIEWER in roles:
-            assert name.startswith(("List", "Get", "Watch", "Check", "Tail"))
+            assert name.startswith(("List", "Get", "Watch", "Check", "Explain", "Tail"))
     for name in ("WakeTask", "RelaunchTask", "SettleTask", "ClaimIncident", "RecordIncident"):
         assert METHOD_ROLES[f"lanewarden.v1.LaneRunnerService/{name}"] == {Role.SUPERVISOR}
 
