@@ -1,0 +1,69 @@
+"""When the facts of a task last moved, by the supervisor's own clock; pure.
+
+A runner's report says what is so, not since when, and its clock is not the supervisor's. What is remembered here comes from
+the difference of two reports. Only progress that rises is progress: another version, summary, note or owner is none, and
+neither is anything that a supervisor has caused, so no touch of its own keeps a task from being called stale (S10).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from supervisor_svc.core.view import Author, Text
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reported:
+    """A report as far as it can move something. ``running`` says that its attempt runs without a hold.
+
+    ``oldest_input`` names the oldest input that no worker has taken, by whatever the runner calls it.
+    """
+
+    epoch: int
+    attempt: int
+    running: bool
+    progress: int | None = None
+    oldest_input: int | None = None
+    summary: Text | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Observed:
+    """Since when things are as they are, in steady milliseconds of receipt; see :class:`supervisor_svc.core.view.View`.
+
+    ``cause`` is the first mishap of the epoch that its worker or runner has told of.
+    """
+
+    progressed_ms: int | None
+    running_ms: int
+    input_ms: int | None
+    cause: Text | None = None
+
+
+def observe(before: tuple[Reported, Observed] | None, now: Reported, now_ms: int) -> Observed:
+    """What is known once another report is here; ``before`` is the last one and what was known then."""
+    cause = now.summary if now.summary and now.summary.author in (Author.WORKER, Author.RUNNER) else None
+    if before is None:
+        return Observed(
+            progressed_ms=None if now.progress is None else now_ms,
+            running_ms=now_ms,
+            input_ms=None if now.oldest_input is None else now_ms,
+            cause=cause,
+        )
+    last, known = before
+    same_epoch = now.epoch == last.epoch
+    same_attempt = same_epoch and now.attempt == last.attempt
+    moved = now.progress is not None and (not same_epoch or last.progress is None or now.progress > last.progress)
+    began = now.running and not (last.running and same_attempt)
+    return Observed(
+        progressed_ms=now_ms if moved else known.progressed_ms if same_attempt else None,
+        running_ms=now_ms if began else known.running_ms,
+        input_ms=_input_ms(last, known, now, now_ms),
+        cause=(known.cause if same_epoch else None) or cause,
+    )
+
+
+def _input_ms(last: Reported, known: Observed, now: Reported, now_ms: int) -> int | None:
+    if now.oldest_input is None:
+        return None
+    return known.input_ms if now.oldest_input == last.oldest_input else now_ms
