@@ -86,6 +86,7 @@ async def build(
         presence=Presence(config.timing, clock),
         connect_runner=connect_runner,
         sinks=[sink.name for sink in sinks],
+        supervision=config.supervision,
     )
     await supervisor.restore()
     courier = Courier(supervisor, timeout_seconds=config.delivery_seconds)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from lanewarden.config import setting
 from supervisor_svc.core.leases import Timing
+from supervisor_svc.core.supervision import SupervisionConfig
 from supervisor_svc.sinks import specs
 
 
@@ -28,6 +29,22 @@ class SupervisorConfig:
         5.0, help="how long a runner whose lease has run out is only suspect", at_least=0, at_most=300
     )
     lease_rpc_deadline_seconds: float = setting(1.0, help="how long a renewal may take", at_least=0.01, at_most=60)
+    parked_seconds: float = setting(
+        120.0, help="how long a session's input may wait before it is called parked", at_least=1, at_most=31_536_000
+    )
+    stale_seconds: float = setting(
+        900.0,
+        help="how long a worker with a progress sensor may make no progress before it is called stale; the task's own"
+        " heartbeat may be longer",
+        at_least=1,
+        at_most=31_536_000,
+    )
+    first_progress_seconds: float = setting(
+        60.0, help="the same, before the first progress of an attempt", at_least=1, at_most=31_536_000
+    )
+    relaunches_max: int = setting(
+        2, help="how often a task may be relaunched in an epoch before it is settled", at_least=0, at_most=100
+    )
     delivery_seconds: float = setting(
         2.0,
         help="how long a runner may take to answer a stored command before it is tried later",
@@ -66,9 +83,20 @@ class SupervisorConfig:
             rpc_deadline_ms=round(self.lease_rpc_deadline_seconds * 1000),
         )
 
+    @property
+    def supervision(self) -> SupervisionConfig:
+        """What tasks are judged by."""
+        return SupervisionConfig(
+            parked_ms=round(self.parked_seconds * 1000),
+            stale_ms=round(self.stale_seconds * 1000),
+            first_progress_ms=round(self.first_progress_seconds * 1000),
+            relaunches_max=self.relaunches_max,
+        )
+
     def conflicts(self) -> Iterator[str]:
         """Settings that cannot work."""
         yield from self.timing.conflicts()
+        yield from self.supervision.conflicts(self.timing)
         yield from specs.problems(self.notify)
         if not self.supervisor_id or not all(c.isascii() and (c.isalnum() or c in "._-") for c in self.supervisor_id):
             yield f"supervisor_id: {self.supervisor_id!r} is not a name of letters, digits, dots, dashes and underscores"

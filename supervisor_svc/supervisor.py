@@ -7,7 +7,7 @@ the hub, and the hub wakes the loops and streams that look at the store again.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from random import Random
 from typing import TypeVar
 
@@ -18,6 +18,7 @@ from lanewarden.hub import Hub, Topic
 from lanewarden.server import Call
 from lanewarden.store import Connection, Emitter, Entity, Store, UnitOfWork
 from supervisor_svc import emitters
+from supervisor_svc.core.supervision import SupervisionConfig
 from supervisor_svc.store import views
 from supervisor_svc.work import registry
 from supervisor_svc.work.presence import Presence
@@ -31,7 +32,7 @@ class Supervisor:
     """What the handlers and loops of one supervisor share.
 
     ``connect_runner`` gives the LaneRunnerService at an address; calling it sends nothing. ``sinks`` names
-    where people are told of news.
+    where people are told of news. ``supervision`` is what tasks are judged by; whoever replaces it raises its version.
     """
 
     supervisor_id: str
@@ -43,6 +44,7 @@ class Supervisor:
     presence: Presence
     connect_runner: Callable[[str], Stub]
     sinks: Sequence[str] = ()
+    supervision: SupervisionConfig = field(default_factory=SupervisionConfig)
 
     async def restore(self) -> None:
         """Take over the runners of the last start. Before anything is served."""

@@ -105,6 +105,19 @@ class FakeOperator:
         message = message_pb2.Message(sequence=1, input=message_pb2.Input(text="more\x1b[2J"))
         return pb.OperatorServiceGetTaskResponse(task=self._task(request.task_id), messages=[message])
 
+    async def ExplainTask(self, request: Any, call: Call) -> Any:
+        self._got("ExplainTask", request)
+        return pb.ExplainTaskResponse(
+            verdict=task_pb2.VERDICT_STALE,
+            because="no progress for 901 s, allowed 900 s",
+            arm="relaunch",
+            action="relaunch it",
+            passed=[pb.ArmPassed(arm="terminal", because="it has not ended: RUNNING")],
+            facts=[pb.Fact(name="said", value="more\x1b[2J", author=task_pb2.AUTHOR_WORKER)],
+            config_version=1,
+            task=self._task(request.task_id),
+        )
+
     async def ListEscalations(self, request: Any, call: Call) -> Any:
         self._got("ListEscalations", request)
         return pb.ListEscalationsResponse(escalations=self.escalations)

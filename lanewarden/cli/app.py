@@ -61,6 +61,7 @@ SECTIONS: Final[dict[str, tuple[Row, ...]]] = {
         Row("check", "change:check", "Say whether a task may complete; for merge scripts."),
     ),
     "Insight": (
+        Row("why", "why:why", "Say what the supervisor makes of a task, and why."),
         Row("runners", "insight:runners", "List the lane runners and their leases."),
         Row("notifications", "insight:notifications", "List what people were told about questions."),
         Row("audit", "insight:audit", "List who did what."),

@@ -62,6 +62,7 @@ def _fields(task: task_pb2.Task) -> list[tuple[str, str]]:
         ("task", task.task_id),
         ("name", spec.name),
         ("state", views.state(task)),
+        ("verdict", f"{views.verdict(task)}; see `lanewarden why {task.task_id}`" if views.verdict(task) else ""),
         ("summary", task.summary),
         ("written by", enum_word(task_pb2.Author, task.summary_author) if task.summary else ""),
         ("owner", views.person(task.owner)),

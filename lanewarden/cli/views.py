@@ -92,9 +92,24 @@ def pauses(task: task_pb2.Task) -> list[str]:
     return [_PAUSES.get(cause) or f"paused by {enum_word(task_pb2.PauseCause, cause)}" for cause in task.pauses]
 
 
+_SAID_OTHERWISE: Final = frozenset(
+    {
+        *(task_pb2.VERDICT_UNSPECIFIED, task_pb2.VERDICT_HEALTHY),
+        *(task_pb2.VERDICT_QUEUED, task_pb2.VERDICT_HELD),  # as the state says
+        task_pb2.VERDICT_UNKNOWN,  # as the progress says
+    }
+)
+
+
+def verdict(task: task_pb2.Task) -> str:
+    """What the supervisor makes of it, where that says more than the rest; `lanewarden why` says all."""
+    return "" if task.verdict in _SAID_OTHERWISE else enum_word(task_pb2.Verdict, task.verdict)
+
+
 def state(task: task_pb2.Task) -> str:
     """The state with what modifies it."""
     words = [enum_word(task_pb2.TaskState, task.state), *pauses(task)]
+    words += [verdict(task)] if verdict(task) else []
     if task.on_success.state in (task_pb2.HOOK_STATE_PENDING, task_pb2.HOOK_STATE_FAILED):
         words.append(f"on_success {enum_word(task_pb2.HookState, task.on_success.state)}")
     words += ["as last seen"] if task.runner_unreachable else []

@@ -58,6 +58,7 @@ class Verdict(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     VERDICT_CHURNING: _ClassVar[Verdict]
     VERDICT_EXITED: _ClassVar[Verdict]
     VERDICT_UNREACHABLE: _ClassVar[Verdict]
+    VERDICT_UNKNOWN: _ClassVar[Verdict]
 
 class Author(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
@@ -112,6 +113,7 @@ VERDICT_STALE: Verdict
 VERDICT_CHURNING: Verdict
 VERDICT_EXITED: Verdict
 VERDICT_UNREACHABLE: Verdict
+VERDICT_UNKNOWN: Verdict
 AUTHOR_UNSPECIFIED: Author
 AUTHOR_WORKER: Author
 AUTHOR_RUNNER: Author

@@ -9,7 +9,6 @@ from lanewarden.errors import Reason, Refusal
 from lanewarden.hub import ALL, Topic
 from lanewarden.paging import fitting, page_size, parse_token
 from lanewarden.server import Call
-from lanewarden.stamps import timestamp
 from lanewarden.store import Connection
 from lanewarden.store.requests import once
 from lanewarden.v1 import lane_runner_service_pb2 as runner_pb
@@ -18,6 +17,7 @@ from lanewarden.v1 import task_pb2
 from supervisor_svc import emitters
 from supervisor_svc.core.leases import LeaseState
 from supervisor_svc.core.routing import Candidate, choose_runner
+from supervisor_svc.rpc import verdicts
 from supervisor_svc.rpc.forward import Forwarder
 from supervisor_svc.rpc.inbox import actor_message, deed
 from supervisor_svc.store import runners, views
@@ -49,7 +49,7 @@ class TaskHandlers:
                 before=parse_token(request.page_token),
             )
             shown, token = fitting(
-                ((view.position, self._shown(task_pb2.Task.FromString(view.payload))) for view in found), rows_max
+                ((view.position, verdicts.shown(self._supervisor, view)) for view in found), rows_max
             )
             return pb.OperatorServiceListTasksResponse(tasks=shown, next_page_token=token)
 
@@ -57,15 +57,22 @@ class TaskHandlers:
 
     async def GetTask(self, request: pb.OperatorServiceGetTaskRequest, call: Call) -> pb.OperatorServiceGetTaskResponse:
         """One task from its runner; as last reported when the runner does not answer."""
-        known = self._supervisor.read(lambda reader: commands.find_task(reader, request.task_id))
+        known = self._stored(request.task_id)
         asked = runner_pb.GetTaskRequest(task_id=request.task_id)
         try:
             answer = await self._forwarder.ask(known.runner_id, "GetTask", asked)
         except Refusal as refusal:
             if refusal.reason is not Reason.RUNNER_UNREACHABLE:
                 raise
-            return pb.OperatorServiceGetTaskResponse(task=self._marked(known))
-        return pb.OperatorServiceGetTaskResponse(task=answer.task, messages=answer.messages)
+            shown = verdicts.shown(self._supervisor, known)
+            verdicts.mark(self._supervisor, shown)
+            return pb.OperatorServiceGetTaskResponse(task=shown)
+        task = verdicts.answered(self._supervisor, known, answer.task)
+        return pb.OperatorServiceGetTaskResponse(task=task, messages=answer.messages)
+
+    async def ExplainTask(self, request: pb.ExplainTaskRequest, call: Call) -> pb.ExplainTaskResponse:
+        """What the supervisor makes of a task as it knows it, and would do about it."""
+        return verdicts.explanation(self._supervisor, self._stored(request.task_id))
 
     async def WatchTasks(
         self, request: pb.OperatorServiceWatchTasksRequest, call: Call
@@ -75,7 +82,8 @@ class TaskHandlers:
             changed = [request.task_id] if request.task_id else self._supervisor.read(views.unfinished_ids)
             while True:
                 for task_id in changed:
-                    yield pb.OperatorServiceWatchTasksResponse(task=self._shown_task(task_id))
+                    shown = verdicts.shown(self._supervisor, self._stored(task_id))
+                    yield pb.OperatorServiceWatchTasksResponse(task=shown)
                 changed = await news.take()
 
     async def TailLog(
@@ -142,19 +150,8 @@ class TaskHandlers:
         answer = await self._forwarder.ask(self._forwarder.owner(request.task_id), "CheckCompletion", asked)
         return pb.OperatorServiceCheckCompletionResponse(blockers=answer.blockers, state=answer.state)
 
-    def _shown_task(self, task_id: str) -> task_pb2.Task:
-        return self._shown(self._supervisor.read(lambda reader: commands.find_task(reader, task_id)))
-
-    def _shown(self, task: task_pb2.Task) -> task_pb2.Task:
-        live = self._supervisor.presence.state(task.runner_id) is LeaseState.LIVE
-        return task if live else self._marked(task)
-
-    def _marked(self, task: task_pb2.Task) -> task_pb2.Task:
-        """The task as last heard of, said to be that."""
-        task.runner_unreachable = True
-        if seen := timestamp(self._supervisor.presence.seen_wall_ms(task.runner_id)):
-            task.last_seen.CopyFrom(seen)
-        return task
+    def _stored(self, task_id: str) -> views.View:
+        return self._supervisor.read(lambda reader: commands.find_task_view(reader, task_id))
 
 
 def _choose(session: Session, request: pb.OperatorServiceSubmitTaskRequest, call: Call, live: Collection[str]) -> str:

@@ -3,25 +3,42 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from lanewarden.store import Connection, Row, UnitOfWork
+from supervisor_svc.core.observation import Observed
+from supervisor_svc.core.view import Author, Text
 
 UNFINISHED: Final = "state NOT IN ('SUCCEEDED', 'FAILED', 'CANCELED', 'SETTLED')"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class View:
-    """One escalation or task. ``position`` orders them by when they were first heard of."""
+    """One escalation or task. ``position`` orders them by when they were first heard of.
+
+    ``observed`` is what is known beyond the last report of a task; None for an escalation, and for a task of which nothing
+    has been heard since that is stored.
+    """
 
     position: int
     runner_id: str
     payload: bytes
+    observed: Observed | None = None
 
 
 def _view(row: Row) -> View:
     return View(position=row["position"], runner_id=row["runner_id"], payload=bytes(row["payload"]))
+
+
+def _task(row: Row) -> View:
+    if row["running_ms"] is None:
+        return _view(row)
+    cause = Text(author=Author[row["cause_author"]], text=row["cause"]) if row["cause_author"] else None
+    observed = Observed(
+        running_ms=row["running_ms"], progressed_ms=row["progressed_ms"], input_ms=row["input_ms"], cause=cause
+    )
+    return replace(_view(row), observed=observed)
 
 
 def put_escalation(
@@ -45,15 +62,31 @@ def put_escalation(
 
 
 def put_task(
-    uow: UnitOfWork, *, task_id: str, runner_id: str, state: str, version: int, payload: bytes, wall_ms: int
+    uow: UnitOfWork,
+    *,
+    task_id: str,
+    runner_id: str,
+    state: str,
+    version: int,
+    payload: bytes,
+    wall_ms: int,
+    observed: Observed,
 ) -> None:
     """Store a task, new or changed; a changed one keeps its place."""
+    cause = observed.cause
     uow.execute(
-        "INSERT INTO tasks (task_id, position, runner_id, state, version, payload, received_wall_ms)"
-        " VALUES (?, (SELECT coalesce(max(position), 0) + 1 FROM tasks), ?, ?, ?, ?, ?)"
+        "INSERT INTO tasks (task_id, position, runner_id, state, version, payload, received_wall_ms,"
+        " running_ms, progressed_ms, input_ms, cause_author, cause)"
+        " VALUES (?, (SELECT coalesce(max(position), 0) + 1 FROM tasks), ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
         " ON CONFLICT (task_id) DO UPDATE SET runner_id = excluded.runner_id, state = excluded.state,"
-        " version = excluded.version, payload = excluded.payload, received_wall_ms = excluded.received_wall_ms",
-        (task_id, runner_id, state, version, payload, wall_ms),
+        " version = excluded.version, payload = excluded.payload, received_wall_ms = excluded.received_wall_ms,"
+        " running_ms = excluded.running_ms, progressed_ms = excluded.progressed_ms, input_ms = excluded.input_ms,"
+        " cause_author = excluded.cause_author, cause = excluded.cause",
+        (
+            *(task_id, runner_id, state, version, payload, wall_ms),
+            *(observed.running_ms, observed.progressed_ms, observed.input_ms),
+            *((cause.author.value, cause.text) if cause else (None, None)),
+        ),
     )
 
 
@@ -72,7 +105,7 @@ def escalation(reader: Connection, escalation_id: str) -> View | None:
 def task(reader: Connection, task_id: str) -> View | None:
     """One task, or None."""
     row = reader.one("SELECT * FROM tasks WHERE task_id = ?", (task_id,))
-    return None if row is None else _view(row)
+    return None if row is None else _task(row)
 
 
 def escalations(
@@ -105,7 +138,7 @@ def tasks(
         where.append("position < ?")
         values.append(before)
     sql = f"SELECT * FROM tasks WHERE {' AND '.join(where)} ORDER BY position DESC LIMIT ?"  # noqa: S608
-    return [_view(row) for row in reader.query(sql, (*values, rows_max))]
+    return [_task(row) for row in reader.query(sql, (*values, rows_max))]
 
 
 def open_ids(reader: Connection, task_id: str) -> list[str]:

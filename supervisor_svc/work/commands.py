@@ -153,10 +153,19 @@ def find_task(reader: Connection, task_id: str) -> task_pb2.Task:
     Raises:
         Refusal: TASK_UNKNOWN.
     """
+    return task_pb2.Task.FromString(find_task_view(reader, task_id).payload)
+
+
+def find_task_view(reader: Connection, task_id: str) -> views.View:
+    """A task as it is stored.
+
+    Raises:
+        Refusal: TASK_UNKNOWN.
+    """
     view = views.task(reader, task_id)
     if view is None:
         raise refuse(Reason.TASK_UNKNOWN, f"no task {task_id!r} here; `lanewarden tasks` lists them", task_id=task_id)
-    return task_pb2.Task.FromString(view.payload)
+    return view
 
 
 def find_escalation(reader: Connection, escalation_id: str) -> escalation_pb2.Escalation:

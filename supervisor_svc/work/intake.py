@@ -10,7 +10,7 @@ from lanewarden.hub import Topic
 from lanewarden.v1 import escalation_pb2, task_pb2
 from supervisor_svc.core.intake import takeable
 from supervisor_svc.store import runners, views
-from supervisor_svc.work import announce
+from supervisor_svc.work import announce, judging
 from supervisor_svc.work.presence import lease_expired
 from supervisor_svc.work.session import Session
 
@@ -99,7 +99,8 @@ def _store(session: Session, escalation: escalation_pb2.Escalation) -> None:
 
 
 def put_task(session: Session, task: task_pb2.Task) -> None:
-    """Store a task as its runner has it now."""
+    """Store a task as its runner has it now, and when what it says has moved."""
+    known = views.task(session.uow, task.task_id)
     views.put_task(
         session.uow,
         task_id=task.task_id,
@@ -108,6 +109,7 @@ def put_task(session: Session, task: task_pb2.Task) -> None:
         version=task.version,
         payload=task.SerializeToString(),
         wall_ms=session.wall_ms,
+        observed=judging.observed(known, task, session.steady_ms),
     )
     session.touch(Topic("task", task.task_id))
 

@@ -33,6 +33,7 @@ class Presence:
         self._leases: dict[str, Lease] = {}
         self._shown: dict[str, LeaseState] = {}
         self._unrecorded: dict[str, Lease] = {}
+        self._heard_ms: dict[str, int] = {}
         self._sweep_due_ms = clock.steady_ms() + SWEEP_MAX_MS
 
     def find(self, runner_id: str) -> Lease | None:
@@ -57,6 +58,11 @@ class Presence:
         lease = self._leases.get(runner_id)
         return None if lease is None else lease.seen_wall_ms
 
+    def heard_ms(self, runner_id: str) -> int | None:
+        """Since when the runner has been heard without a break, in steady time; None if not since this process started."""
+        self._forgive_stall()
+        return self._heard_ms.get(runner_id)
+
     def expired_wall_ms(self, runner_id: str) -> int | None:
         """When the runner's lease ran out, by the wall clock; None while it has not, or when that is not known."""
         lease = self.find(runner_id)
@@ -72,6 +78,9 @@ class Presence:
             return  # two units committed in one group may report in any order
         self._leases[lease.runner_id] = lease
         self._unrecorded.pop(lease.runner_id, None)
+        heard_before = lease.runner_id in self._heard_ms and known is not None and known.generation == lease.generation
+        if lease.seen_wall_ms is not None and not heard_before:
+            self._heard_ms[lease.runner_id] = lease.seen_ms
 
     def renew(self, runner_id: str, incarnation: str, generation: int) -> None:
         """Renew a lease from now on.
@@ -89,6 +98,7 @@ class Presence:
         if renewed is None:
             raise lease_expired(runner_id, lease.generation)
         self._leases[runner_id] = renewed
+        self._heard_ms.setdefault(runner_id, now_ms)
 
     def sweep(self) -> list[Lease]:
         """End the leases whose time is over; the ended ones that are not stored as such yet."""
@@ -132,6 +142,7 @@ class Presence:
         log.error("the supervisor stood still; its leases are extended by as long", extra={"stalled_ms": late_ms})
         self._sweep_due_ms = now_ms
         self._leases = {key: leases.forgive(lease, late_ms) for key, lease in self._leases.items()}
+        self._heard_ms = dict.fromkeys(self._heard_ms, now_ms)
 
 
 def lease_expired(runner_id: str, current_generation: int) -> Refusal:

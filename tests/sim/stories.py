@@ -312,6 +312,23 @@ class Stage:
         found: escalation_pb2.Escalation = (await self.ask("GetEscalation", escalation_id=escalation_id)).escalation
         return found
 
+    def progressed_ms(self, task_id: str) -> int:
+        """When the supervisor was first told of the task's latest progress, by its own clock, in its own file."""
+        row = self._supervisor_readers.read(
+            lambda reader: reader.one("SELECT progressed_ms FROM tasks WHERE task_id = ?", (task_id,))
+        )
+        assert row is not None
+        return int(row[0])
+
+    async def explain(self, task_id: str) -> operator_service_pb2.ExplainTaskResponse:
+        """What the supervisor makes of the task."""
+        explained: operator_service_pb2.ExplainTaskResponse = await self.ask("ExplainTask", task_id=task_id)
+        return explained
+
+    async def verdict(self, task_id: str) -> str:
+        """The supervisor's verdict on the task."""
+        return task_pb2.Verdict.Name((await self.explain(task_id)).verdict).removeprefix("VERDICT_")
+
     # What time does
 
     async def sleep(self, seconds: float) -> None:

@@ -110,6 +110,7 @@ async def silence(stage: Stage, *, hours: int, reminders: int) -> AsyncIterator[
     assert [each.addressee for each in stage.told.of(escalation_id, "approver")] == ["bob"]
     assert len(stage.told.news) == 1 + reminders + 1, "nothing else was told, no alert above all"
     assert (await stage.inbox(escalation_id)).reminders == reminders
+    assert await stage.verdict(task_id) == "HELD"
     yield "counted"
 
 

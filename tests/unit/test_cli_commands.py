@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -26,7 +27,7 @@ def at(tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> Iterator[De
 
 LISTINGS = [
     *("inbox", "tasks", "runners", "audit", "notifications", "writes", "emitters"),
-    *("show tabc1.1.1.1", "task tabc1", "check tabc1"),
+    *("show tabc1.1.1.1", "task tabc1", "check tabc1", "why tabc1"),
 ]
 
 
@@ -121,6 +122,38 @@ def test_commands_about_a_task_reach_the_task_that_was_meant(at: Desk) -> None:
     assert at.got(pb.OperatorServiceRecordGateRequest).decision == task_pb2.GATE_DECISION_WAIVED
     assert at.got(pb.OperatorServiceCancelTaskRequest).cause == "late"
     assert at.got(pb.TakeOverRequest).cause == "ill"
+
+
+def test_why_shows_the_verdict_the_way_to_it_and_whose_word_each_fact_is(at: Desk) -> None:
+    """One line for the verdict, one for the action, one for each earlier arm and for each fact."""
+    code, out, err = at.run("why", "deploy")
+    assert (code, err) == (0, "")
+    assert at.got(pb.ExplainTaskRequest).task_id == "tabd2"
+    assert [line.split(maxsplit=1) for line in out.splitlines() if line] == [
+        ["task", "tabd2 (deploy)"],
+        ["verdict", "stale: no progress for 901 s, allowed 900 s"],
+        ["action", "relaunch it (arm relaunch)"],
+        ["EARLIER", "ARM    DOES NOT MATCH BECAUSE"],
+        ["terminal", "it has not ended: RUNNING"],
+        ["FACT", "VALUE (WHO SAID IT)"],
+        ["said", "more\\x1b[2J  (worker)"],
+    ]
+
+
+@pytest.mark.parametrize(
+    ("verdict", "shown"),
+    [
+        *(("STALE", "running, stale"), ("CHURNING", "running, churning"), ("UNREACHABLE", "running, unreachable")),
+        *(("HEALTHY", "running"), ("UNKNOWN", "running"), ("HELD", "running"), ("UNSPECIFIED", "running")),
+    ],
+)
+def test_a_verdict_is_shown_where_it_says_more_than_the_state(at: Desk, verdict: str, shown: str) -> None:
+    """In the state of both listings, and as a field that names the command which explains it."""
+    at.operator.tasks[:] = [task("tabc1", verdict=f"VERDICT_{verdict}")]
+    assert f"lane-1  {shown}  " in at.run("tasks")[1]
+    _, out, _ = at.run("task", "tabc1")
+    assert re.search(rf"^state +{shown}$", out, flags=re.MULTILINE)
+    assert ("see `lanewarden why tabc1`" in out) == (shown != "running")
 
 
 def test_check_names_every_blocker_and_exits_1(at: Desk) -> None:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from itertools import product
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import supervisor_svc
 from supervisor_svc.core.arms import ARMS, Action, Arm, choose
 from supervisor_svc.core.diagnosis import CAUSE_BYTES_MAX, Diagnosis, diagnose, settle
 from supervisor_svc.core.explanation import explain
@@ -65,9 +68,18 @@ def test_the_arms_are_those_of_the_design_in_their_order() -> None:
     assert [arm.name for arm in ARMS] == ["terminal", "report", "held", "filed", "wake", "relaunch", "settle"]
 
 
+def test_the_readme_has_every_verdict_and_every_arm_in_its_order() -> None:
+    """The two tables that people read are those that decide."""
+    text = (Path(supervisor_svc.__file__).parent / "README.md").read_text(encoding="utf-8")
+    _, verdicts, arms = re.split(r"^\| (?:verdict|arm) \|.*\n\|.*\n", text, flags=re.MULTILINE)
+    assert re.findall(r"^\| ([A-Z]+) \|", verdicts, flags=re.MULTILINE) == [verdict.value for verdict in Verdict]
+    assert re.findall(r"^\| ([a-z]+) \|", arms, flags=re.MULTILINE) == [arm.name for arm in ARMS]
+
+
 # Each arm's own cases: a mutant of an arm fails at least one of them and none of any other's.
 
 SHOWN = (Verdict.HEALTHY, Verdict.UNKNOWN, Verdict.QUEUED, Verdict.UNREACHABLE)
+ACCUSED = sorted(UNHEALTHY, key=str)
 HELD = replace(SILENT, open_holds=("e1",), state=State.HELD)
 FILED = replace(SILENT, incident="t1/1/stale")
 PARKED = replace(RESTING, input_ms=0)
@@ -88,25 +100,25 @@ CASES: dict[str, list[tuple[View, Verdict, Action]]] = {
     "held": [
         (replace(view, relaunches=relaunches), verdict, Action.REMIND)
         for view in (HELD, replace(HELD, worker_alive=False), replace(FILED, open_holds=("e1",)))
-        for verdict in (Verdict.HELD, *sorted(UNHEALTHY, key=str))
+        for verdict in (Verdict.HELD, *ACCUSED)
         for relaunches in (0, 2)
     ]
     + [
         (replace(view, pauses=(pause,)), verdict, Action.REMIND)
         for view in (SILENT, SPENT, PARKED, FILED)
         for pause in ("OPERATOR", "TAKEOVER")
-        for verdict in sorted(UNHEALTHY, key=str)
+        for verdict in ACCUSED
     ],
     "filed": [
         (replace(FILED, relaunches=relaunches, woken=woken), verdict, Action.NOTHING)
-        for verdict in sorted(UNHEALTHY, key=str)
+        for verdict in ACCUSED
         for relaunches in (0, 1, 2, 3)
         for woken in (False, True)
     ],
     "wake": [(replace(PARKED, relaunches=relaunches), Verdict.PARKED, Action.WAKE) for relaunches in (0, 1, 2, 3)],
     "relaunch": [
         (replace(SILENT, relaunches=relaunches, woken=woken, worker_alive=alive), verdict, Action.RELAUNCH)
-        for verdict in sorted(UNHEALTHY, key=str)
+        for verdict in ACCUSED
         for relaunches in (0, 1)
         for alive in (False, True)
         for woken in (False, True)
@@ -114,7 +126,7 @@ CASES: dict[str, list[tuple[View, Verdict, Action]]] = {
     ],
     "settle": [
         (replace(SILENT, relaunches=relaunches, woken=True, worker_alive=alive), verdict, Action.SETTLE)
-        for verdict in sorted(UNHEALTHY, key=str)
+        for verdict in ACCUSED
         for relaunches in (2, 3)
         for alive in (False, True)
     ],
@@ -167,13 +179,13 @@ NARROWER: list[tuple[str, str, Callable[[View, Verdict, SupervisionConfig], bool
     ("held", "a filed one", lambda v, d, c: v.incident != ""),
     ("filed", "relaunches left, as after a raised cap", lambda v, d, c: v.relaunches < c.relaunches_max),
     ("filed", "never woken", lambda v, d, c: not v.woken),
-    *[("filed", each.name, lambda v, d, c, each=each: d is each) for each in UNHEALTHY],
+    *[("filed", each.name, lambda v, d, c, each=each: d is each) for each in ACCUSED],
     ("wake", "a spent budget", lambda v, d, c: v.relaunches >= c.relaunches_max),
     ("wake", "relaunched before", lambda v, d, c: v.relaunches > 0),
-    *[("relaunch", each.name, lambda v, d, c, each=each: d is each) for each in UNHEALTHY],
+    *[("relaunch", each.name, lambda v, d, c, each=each: d is each) for each in ACCUSED],
     ("relaunch", "the last one", lambda v, d, c: v.relaunches == c.relaunches_max - 1),
     ("relaunch", "a live worker", lambda v, d, c: v.worker_alive),
-    *[("settle", each.name, lambda v, d, c, each=each: d is each) for each in UNHEALTHY],
+    *[("settle", each.name, lambda v, d, c, each=each: d is each) for each in ACCUSED],
     ("settle", "above the cap", lambda v, d, c: v.relaunches > c.relaunches_max),
     ("settle", "no worker", lambda v, d, c: not v.worker_alive),
 ]
