@@ -20,7 +20,7 @@ import os
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from lanewarden.client_sync import SyncConnection, connect
 from lanewarden.errors import Code, Reason, Refusal
@@ -36,6 +36,9 @@ from lanewarden.worker_messages import (
     message_of,
     ruling_of,
 )
+
+if TYPE_CHECKING:
+    from datetime import datetime
 
 __all__ = ["Assignment", "Escalation", "Message", "NotAWorker", "Ruling", "Worker", "new_request_id"]
 
@@ -193,9 +196,21 @@ class Worker:
                     raise
             delays.wait()
 
-    def progress(self, sequence: int | None = None, *, note: str = "") -> int:
-        """Report progress: ``sequence``, or one more than before. Returns the stored sequence, which never goes down."""
+    def progress(self, sequence: int | None = None, *, note: str = "", retry_at: datetime | None = None) -> int:
+        """Report progress: ``sequence``, or one more than before. Returns the stored sequence, which never goes down.
+
+        ``retry_at`` is for a worker that has met a limit of use: if it then exits with code 75, it is not started again
+        before that time, which has a time zone and is at most 30 days away. Without a sequence that is no progress.
+
+        Raises:
+            ValueError: ``retry_at`` has no time zone.
+            Refusal: REQUEST_INVALID for a time beyond its bound, ATTEMPT_STALE.
+        """
         request = pb.ReportProgressRequest(request_id=new_request_id(), sequence=sequence or 0, note=note)
+        if retry_at is not None:
+            if retry_at.tzinfo is None:
+                raise ValueError("retry_at needs a time zone")
+            request.retry_at.FromDatetime(retry_at)
         response: pb.ReportProgressResponse = self._unary("ReportProgress", request)
         return response.sequence
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import singledispatch
 
-from lane_runner_svc.core import budget
+from lane_runner_svc.core import budget, limits
 from lane_runner_svc.core.completion import Blocker, named
 from lane_runner_svc.core.holds import Actor
 from lane_runner_svc.core.states import TERMINAL, Event, IllegalTransitionError, State, after
@@ -68,7 +68,8 @@ class Exited:
     """The process tree of the attempt is gone.
 
     ``interrupted`` says that the runner stopped it for a reason of its own (it is going down), which spends nothing.
-    ``blockers`` is the judge's word at this moment; ``unacknowledged`` names rulings that the worker never acknowledged.
+    ``blockers`` is the judge's word at this moment; ``unacknowledged`` names rulings that the worker never acknowledged;
+    ``retry_ms`` is when the worker said that its limit of use ends.
     """
 
     exit: Exit
@@ -77,6 +78,7 @@ class Exited:
     blockers: Sequence[Blocker]
     jitter: float
     interrupted: bool = False
+    retry_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,7 +124,7 @@ def _move(task: Task, event: Event, now: Now, *, summary: str = "", author: Auth
     assert moved.summary, "a terminal task has a summary"
     # Its holds are closed with it, so no deadline parks it: a reopened task would wait for a ruling that nobody owes.
     pauses = moved.pauses - {PauseCause.HOLD_DEADLINE}
-    moved = replace(moved, finished_wall_ms=now.wall_ms, not_before_ms=0, pauses=pauses)
+    moved = limits.lift(replace(moved, finished_wall_ms=now.wall_ms, not_before_ms=0, pauses=pauses))
     if state is State.SUCCEEDED and moved.on_success:
         moved = replace(moved, hook_state=HookState.PENDING)
     return Step(task=moved, effects=(Effect.CANCEL_HOLDS, Effect.END_MESSAGES))
@@ -137,7 +139,7 @@ def _judge(happening: object, task: Task, now: Now) -> Step:
 def _(happening: Claimed, task: Task, now: Now) -> Step:
     assert not task.pauses, "a paused task is never claimed"
     assert not task.worker_alive, "no worker of attempt n is alive when attempt n+1 starts (I5)"
-    claimed = replace(task, attempt=task.attempt + 1, exit_code=None, exit_signal=None)
+    claimed = replace(task, attempt=task.attempt + 1, exit_code=None, exit_signal=None, claimed_ms=now.steady_ms)
     return _move(replace(claimed, outcome=None, outcome_summary=""), Event.CLAIMED, now)
 
 
@@ -155,10 +157,22 @@ def _(happening: LaunchFailed, task: Task, now: Now) -> Step:
     if failures >= task.launch_failures_max:
         summary = f"launch failed {failures} times; the last time: {happening.cause}"
         return _move(counted, Event.LAUNCHES_SPENT, now, summary=summary)
-    delay_ms = budget.backoff_ms(failures, happening.jitter)
     summary = f"launch {failures} of {task.launch_failures_max} failed: {happening.cause}"
-    delayed = replace(counted, not_before_ms=now.steady_ms + delay_ms)
-    return _move(delayed, Event.LAUNCH_FAILED, now, summary=summary)
+    delay_ms = budget.backoff_ms(failures, happening.jitter)
+    return _relaunch(counted, Event.LAUNCH_FAILED, now, summary=summary, delay_ms=delay_ms)
+
+
+def _relaunch(task: Task, event: Event, now: Now, *, summary: str, delay_ms: int) -> Step:
+    """Back into the queue: the launch came to nothing, and the next one waits for the delay and for the rate of such
+    launches.
+    """
+    fruitless_ms = budget.spent(task.fruitless_ms, task.claimed_ms)
+    opens_ms, due_ms = budget.window_opens_ms(fruitless_ms), now.steady_ms + delay_ms
+    if opens_ms > due_ms:
+        minutes = budget.WINDOW_MS // 60_000
+        summary += f"; it waits, for {budget.LAUNCHES_MAX} launches within {minutes} minutes came to nothing"
+    queued = replace(task, fruitless_ms=fruitless_ms, not_before_ms=max(opens_ms, due_ms))
+    return _move(queued, event, now, summary=summary)
 
 
 @_judge.register
@@ -180,6 +194,8 @@ def _(happening: Exited, task: Task, now: Now) -> Step:
     gone = replace(task, worker_alive=False, exit_code=exit_.code, exit_signal=exit_.signal)
     if gone.stopping:
         return _canceled(gone, now)
+    if happening.retry_ms is not None and exit_.code == limits.EXIT_CODE and gone.outcome is None:
+        return _limited(limits.wait(gone, happening.retry_ms), happening, now)
     if happening.open_holds:
         return _move(gone, Event.EXITED_HELD, now)
     if happening.interrupted and gone.outcome is None:
@@ -209,9 +225,19 @@ def _early(gone: Task, what: str, happening: Exited, now: Now) -> Step:
             f"attempt {gone.attempt}: {what}; that was premature exit {exits} of {gone.premature_exits_max} allowed"
         )
         return _move(counted, Event.EXITED_WRONG, now, summary=summary)
-    delayed = replace(counted, not_before_ms=now.steady_ms + budget.backoff_ms(exits, happening.jitter))
     summary = f"attempt {gone.attempt}: {what}; relaunch {exits} of {gone.premature_exits_max}"
-    return _move(delayed, Event.EXITED_EARLY, now, summary=summary)
+    delay_ms = budget.backoff_ms(exits, happening.jitter)
+    return _relaunch(counted, Event.EXITED_EARLY, now, summary=summary, delay_ms=delay_ms)
+
+
+def _limited(limited: Task, happening: Exited, now: Now) -> Step:
+    """The worker met a limit of use and said when it ends. That spends no budget; it counts for the rate, so that a worker
+    that always names a time that has passed is not launched without end.
+    """
+    if happening.open_holds:
+        return _move(limited, Event.EXITED_HELD, now)
+    summary = f"attempt {limited.attempt} met a limit of use"
+    return _relaunch(limited, Event.EXITED_LIMITED, now, summary=summary, delay_ms=0)
 
 
 def _completed(gone: Task, blockers: Sequence[Blocker], now: Now) -> Step:

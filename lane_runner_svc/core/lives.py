@@ -34,6 +34,7 @@ def reopen(task: Task) -> Task:
     reopened = replace(_fresh(task), state=after(task.state, Event.REOPENED), epoch=task.epoch + 1, attempt=0)
     return replace(
         reopened,
+        fruitless_ms=(),
         progress=None,
         progress_note="",
         exit_code=None,

@@ -39,6 +39,7 @@ class Event(enum.Enum):
     RELEASED_AWAY = "last hold released, worker gone"
     EXITED_HELD = "worker gone, hold open"
     EXITED_EARLY = "worker gone without its word"
+    EXITED_LIMITED = "worker gone until its limit of use ends"
     EXITED_DONE = "worker done, nothing blocks"
     EXITED_WRONG = "worker gone in error"
     CANCELED = "canceled, no worker alive"
@@ -59,6 +60,7 @@ TABLE: Final[Mapping[tuple[State, Event], State]] = {
     (State.RUNNING, Event.HOLD_OPENED): State.HELD,
     (State.RUNNING, Event.INTERRUPTED): State.QUEUED,
     (State.RUNNING, Event.EXITED_EARLY): State.QUEUED,
+    (State.RUNNING, Event.EXITED_LIMITED): State.QUEUED,
     (State.RUNNING, Event.EXITED_DONE): State.SUCCEEDED,
     (State.RUNNING, Event.EXITED_WRONG): State.FAILED,
     (State.RUNNING, Event.CANCELED): State.CANCELED,

@@ -80,7 +80,11 @@ class Exit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Task:
-    """A task as stored. ``*_wall_ms`` are for people; ``not_before_ms`` is steady time and decides."""
+    """A task as stored. ``*_wall_ms`` are for people; other ``*_ms`` that are instants are steady time and decide.
+
+    ``fruitless_ms`` has the times of the latest launches of the epoch that came to nothing; ``limited_until_ms`` is set
+    exactly while the task is paused for a limit of use.
+    """
 
     task_id: str
     name: str
@@ -119,6 +123,9 @@ class Task:
     hook_not_before_ms: int = 0
     hook_summary: str = ""
     version: int = 1
+    claimed_ms: int = 0
+    fruitless_ms: tuple[int, ...] = ()
+    limited_until_ms: int | None = None
 
     @property
     def terminal(self) -> bool:

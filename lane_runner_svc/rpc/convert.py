@@ -17,7 +17,7 @@ from lane_runner_svc.store.tasks import Reader
 from lane_runner_svc.work.hooks import idempotency_key
 from lanewarden.stamps import timestamp
 from lanewarden.store import Row
-from lanewarden.v1 import audit_pb2, escalation_pb2, message_pb2, task_pb2
+from lanewarden.v1 import audit_pb2, escalation_pb2, lane_runner_service_pb2, message_pb2, task_pb2
 
 HOLD_STATES: Final[Mapping[HoldState, escalation_pb2.HoldState]] = {
     HoldState.NONE: escalation_pb2.HOLD_STATE_UNSPECIFIED,
@@ -49,7 +49,7 @@ def task_message(reader: Reader, task: Task, runner_id: str) -> task_pb2.Task:
         progress_note=task.progress_note,
         premature_exits=task.premature_exits,
         launch_failures=task.launch_failures,
-        not_before=timestamp(task.not_before_ms or None),
+        not_before=timestamp(max(task.not_before_ms, task.limited_until_ms or 0) or None),
         summary=task.summary,
         summary_author=f"AUTHOR_{task.summary_author.value if task.summary_author else 'UNSPECIFIED'}",
         submitted_at=timestamp(task.submitted_wall_ms),
@@ -114,6 +114,20 @@ def audit_message(row: Row) -> audit_pb2.AuditEntry:
         request_id=row["request_id"],
         trace_id=row["trace_id"],
         outcome=row["outcome"],
+    )
+
+
+def evidence_message(row: Row) -> lane_runner_service_pb2.Evidence:
+    """Something that an attempt said after it was over."""
+    return lane_runner_service_pb2.Evidence(
+        sequence=row["sequence"],
+        at=timestamp(row["wall_ms"]),
+        task_id=row["task_id"],
+        epoch=row["epoch"],
+        attempt=row["attempt"],
+        method=row["method"],
+        content=row["content"],
+        reason=row["reason"],
     )
 
 

@@ -11,12 +11,12 @@ from lane_runner_svc.rpc import convert
 from lane_runner_svc.rpc.commands import CommandHandlers
 from lane_runner_svc.rpc.logs import LogReader
 from lane_runner_svc.runner import Runner
-from lane_runner_svc.store import audit, holds, messages, tasks
+from lane_runner_svc.store import audit, evidence, holds, messages, tasks
 from lane_runner_svc.work import attempts
 from lanewarden.hub import ALL, Topic
 from lanewarden.paging import fitting, page_size, parse_token
 from lanewarden.server import Call
-from lanewarden.store import Connection
+from lanewarden.store import Connection, Row
 from lanewarden.v1 import lane_runner_service_pb2 as pb
 from lanewarden.v1 import task_pb2
 
@@ -131,6 +131,19 @@ class LaneRunnerHandlers(CommandHandlers):
             )
 
         return self._runner.read(look)
+
+    async def ListEvidence(self, request: pb.ListEvidenceRequest, call: Call) -> pb.ListEvidenceResponse:
+        """A page of what attempts said after they were over, oldest first."""
+        rows_max = page_size(request.page_size)
+        after = parse_token(request.page_token)
+
+        def look(reader: Connection) -> list[Row]:
+            task = tasks.load(reader, request.task_id)
+            return evidence.page(reader, task_id=task.task_id, rows_max=rows_max + 1, after=after)
+
+        rows = self._runner.read(look)
+        entries, token = fitting(((row["sequence"], convert.evidence_message(row)) for row in rows), rows_max)
+        return pb.ListEvidenceResponse(entries=entries, next_page_token=token)
 
     async def ListAudit(
         self, request: pb.LaneRunnerServiceListAuditRequest, call: Call

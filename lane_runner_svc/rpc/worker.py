@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
-from collections.abc import AsyncIterator, Mapping
-from typing import Final
+from collections.abc import AsyncIterator, Callable, Mapping
+from typing import Final, TypeVar
+
+from google.protobuf.json_format import MessageToJson
+from google.protobuf.message import Message as ProtoMessage
 
 from lane_runner_svc import emitters
 from lane_runner_svc.core.holds import Hold, HoldState
-from lane_runner_svc.core.task import Outcome
+from lane_runner_svc.core.task import Outcome, clipped
 from lane_runner_svc.rpc.convert import hold_message, stored_message, task_message
 from lane_runner_svc.runner import Runner
-from lane_runner_svc.store import holds, messages, tasks
+from lane_runner_svc.store import evidence, holds, messages, tasks
 from lane_runner_svc.work import attempts, inbox
 from lane_runner_svc.work import tasks as task_work
 from lane_runner_svc.work.session import AttemptRef, Session
 from lanewarden import rulings
-from lanewarden.errors import Reason, invalid, refuse
+from lanewarden.errors import Reason, Refusal, refuse
 from lanewarden.hub import Topic
 from lanewarden.server import AttemptClaim, Call, Identity, Role
-from lanewarden.store import Connection
+from lanewarden.store import Connection, Emitter
 from lanewarden.v1 import escalation_pb2, message_pb2, worker_service_pb2
 from lanewarden.v1.worker_service_pb2 import (
     AcknowledgeMessageRequest,
@@ -40,6 +44,7 @@ from lanewarden.v1.worker_service_pb2 import (
 
 _BEARER: Final = "Bearer "
 _KNOWN_MAX: Final = 4096
+Response = TypeVar("Response", bound=ProtoMessage)
 
 
 class WorkerAuthenticator:
@@ -127,14 +132,7 @@ class WorkerHandlers:
             escalation = hold_message(session.uow, hold, self._runner.runner_id, task=task)
             return WorkerServiceEscalateResponse(escalation=escalation)
 
-        return await self._runner.command(
-            request,
-            call,
-            WorkerServiceEscalateResponse,
-            work,
-            emitter=emitters.ESCALATE,
-            task_id=ref.task_id,
-        )
+        return await self._say(ref, request, call, WorkerServiceEscalateResponse, work, emitters.ESCALATE)
 
     async def AwaitRuling(self, request: AwaitRulingRequest, call: Call) -> AsyncIterator[AwaitRulingResponse]:
         """Look at the store before every wait, so that a ruling given earlier, or meanwhile, is never missed."""
@@ -227,23 +225,20 @@ class WorkerHandlers:
             stored, now = inbox.acknowledge_message(session, ref, request.message_id)
             return AcknowledgeMessageResponse(message=stored_message(session.uow, stored), acknowledged_now=now)
 
-        return await self._runner.command(
-            request, call, AcknowledgeMessageResponse, work, emitter=emitters.TAKEN, task_id=ref.task_id
-        )
+        return await self._say(ref, request, call, AcknowledgeMessageResponse, work, emitters.TAKEN)
 
     async def ReportProgress(self, request: ReportProgressRequest, call: Call) -> ReportProgressResponse:
-        """Raise the task's progress."""
+        """Raise the task's progress, or note when the worker's limit of use ends."""
         ref = _ref(call)
-        if request.HasField("retry_at"):
-            raise invalid(("retry_at", "is not supported by this release"))
+        retry_wall_ms = request.retry_at.ToMilliseconds() if request.HasField("retry_at") else None
 
         def work(session: Session) -> ReportProgressResponse:
-            stored, advanced = task_work.report_progress(session, ref, sequence=request.sequence, note=request.note)
+            stored, advanced = task_work.report_progress(
+                session, ref, sequence=request.sequence, note=request.note, retry_wall_ms=retry_wall_ms
+            )
             return ReportProgressResponse(sequence=stored, advanced=advanced)
 
-        return await self._runner.command(
-            request, call, ReportProgressResponse, work, emitter=emitters.PROGRESS, task_id=ref.task_id
-        )
+        return await self._say(ref, request, call, ReportProgressResponse, work, emitters.PROGRESS)
 
     async def Complete(self, request: CompleteRequest, call: Call) -> CompleteResponse:
         """Store what the worker says its task came to."""
@@ -255,9 +250,46 @@ class WorkerHandlers:
             task = task_work.complete(session, ref, outcome=outcome, summary=request.summary)
             return CompleteResponse(task=task_message(session.uow, task, self._runner.runner_id))
 
-        return await self._runner.command(
-            request, call, CompleteResponse, work, emitter=emitters.COMPLETE, task_id=ref.task_id
+        return await self._say(ref, request, call, CompleteResponse, work, emitters.COMPLETE)
+
+    async def _say(
+        self,
+        ref: AttemptRef,
+        request: ProtoMessage,
+        call: Call,
+        response_type: type[Response],
+        work: Callable[[Session], Response],
+        emitter: Emitter,
+    ) -> Response:
+        """Carry out what a worker says; what it says too late has no effect and is kept as evidence."""
+        try:
+            return await self._runner.command(request, call, response_type, work, emitter=emitter, task_id=ref.task_id)
+        except Refusal as refusal:
+            if refusal.reason is Reason.ATTEMPT_STALE:
+                await self._keep(ref, request, call, refusal)
+            raise
+
+    async def _keep(self, ref: AttemptRef, request: ProtoMessage, call: Call, refusal: Refusal) -> None:
+        """In a unit of work of its own, since the refusal undid the other; beyond the bound nothing is written. The caller
+        hears its refusal, whatever becomes of this.
+        """
+        said = evidence.Said(
+            task_id=ref.task_id,
+            epoch=ref.epoch,
+            attempt=ref.attempt,
+            method=call.method.rpartition("/")[2],
+            content=clipped(MessageToJson(request, preserving_proto_field_name=True, indent=None, ensure_ascii=False)),
+            reason=refusal.reason.name,
+            request_id=request.request_id,  # type: ignore[attr-defined]
         )
+        with contextlib.suppress(Refusal):
+            if self._runner.read(lambda reader: evidence.wanted(reader, said)):
+                await self._runner.do(
+                    lambda session: evidence.keep(session.uow, said, session.now.wall_ms),
+                    emitter=emitters.EVIDENCE,
+                    task_id=ref.task_id,
+                    call=call,
+                )
 
 
 def _refuse_stale(reader: Connection, ref: AttemptRef) -> None:

@@ -187,6 +187,32 @@ CREATE TRIGGER supervision_rises BEFORE UPDATE OF generation ON supervision WHEN
 BEGIN SELECT RAISE(ABORT, 'a generation never goes down'); END
 """
 
+_BUDGETS = """
+ALTER TABLE tasks ADD COLUMN claimed_ms INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE tasks ADD COLUMN fruitless_ms TEXT NOT NULL DEFAULT '[]';
+ALTER TABLE tasks ADD COLUMN limited_until_ms INTEGER;
+CREATE INDEX tasks_limits ON tasks (limited_until_ms) WHERE limited_until_ms IS NOT NULL;
+
+ALTER TABLE attempts ADD COLUMN retry_ms INTEGER;
+
+CREATE TABLE evidence (
+    task_id TEXT NOT NULL REFERENCES tasks (task_id),
+    sequence INTEGER NOT NULL,
+    epoch INTEGER NOT NULL,
+    attempt INTEGER NOT NULL,
+    method TEXT NOT NULL,
+    content TEXT NOT NULL,
+    reason TEXT NOT NULL,
+    request_id TEXT NOT NULL,
+    wall_ms INTEGER NOT NULL,
+    PRIMARY KEY (task_id, sequence)
+) STRICT;
+CREATE TRIGGER evidence_is_not_changed BEFORE UPDATE ON evidence
+BEGIN SELECT RAISE(ABORT, 'evidence is append-only'); END;
+CREATE TRIGGER evidence_is_not_deleted BEFORE DELETE ON evidence
+BEGIN SELECT RAISE(ABORT, 'evidence is append-only'); END
+"""
+
 
 @MIGRATIONS()
 def first_tables(db: Database) -> None:
@@ -204,6 +230,12 @@ def patience_hooks_audit(db: Database) -> None:
 def supervision(db: Database) -> None:
     """Who supervises this runner."""
     _run(db, _SUPERVISION)
+
+
+@MIGRATIONS()
+def budgets_limits_evidence(db: Database) -> None:
+    """The rate of launches, limits of use, what old attempts say."""
+    _run(db, _BUDGETS)
 
 
 def _run(db: Database, statements: str) -> None:

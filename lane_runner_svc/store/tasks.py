@@ -47,6 +47,7 @@ class Attempt:
     ended: str | None = None
     ended_detail: str | None = None
     ended_wall_ms: int | None = None
+    retry_ms: int | None = None
 
 
 _ATTEMPT_COLUMNS = tuple(field.name for field in fields(Attempt))
@@ -67,6 +68,7 @@ def _from_row(row: Iterable[Any]) -> Task:
     values["state"] = State[values["state"]]
     values["worker_alive"] = bool(values["worker_alive"])
     values["pauses"] = frozenset(map(PauseCause, _names(values["pauses"])))
+    values["fruitless_ms"] = tuple(json.loads(values["fruitless_ms"]))
     values["hook_state"] = HookState(values["hook_state"])
     values["hook_running"] = bool(values["hook_running"])
     values["outcome"] = Outcome(values["outcome"]) if values["outcome"] else None
@@ -77,7 +79,7 @@ def _from_row(row: Iterable[Any]) -> Task:
 def _to_values(task: Task, names: Iterable[str]) -> list[object]:
     def stored(name: str) -> object:
         value = getattr(task, name)
-        if name in ("gates", "on_success"):
+        if name in ("gates", "on_success", "fruitless_ms"):
             return json.dumps(value)
         if isinstance(value, Patience):
             return json.dumps(
@@ -173,6 +175,18 @@ def due_hooks(reader: Reader, now_ms: int) -> tuple[list[Task], int | None]:
 def running_hooks(reader: Reader) -> list[Task]:
     """Tasks whose on_success command was started and has not been seen to end."""
     return [_from_row(row) for row in reader.query(f"{_SELECT} WHERE hook_running")]
+
+
+def due_limits(reader: Reader, now_ms: int) -> list[Task]:
+    """Tasks whose limit of use has ended, a bounded number."""
+    sql = f"{_SELECT} WHERE limited_until_ms <= ? ORDER BY limited_until_ms LIMIT {ROWS_AT_A_TIME}"
+    return [_from_row(row) for row in reader.query(sql, (now_ms,))]
+
+
+def next_limit_ms(reader: Reader) -> int | None:
+    """When the next limit of use ends, or None."""
+    row = reader.one("SELECT min(limited_until_ms) FROM tasks WHERE limited_until_ms IS NOT NULL")
+    return None if row is None else row[0]
 
 
 def lane_counts(reader: Reader) -> dict[str, dict[str, int]]:

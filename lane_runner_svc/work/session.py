@@ -18,6 +18,7 @@ from lanewarden.store import UnitOfWork
 
 QUEUE: Final = Topic("queue")
 OUTBOX: Final = Topic("outbox")
+LIMITS: Final = Topic("limits")
 _CLAIMS: Final = attrgetter("state", "worker_alive", "pauses", "not_before_ms")
 """What of a task decides whether its lane may launch something; every other change leaves the launcher asleep."""
 
@@ -61,6 +62,8 @@ class Session:
     def save(self, before: Task, after: Task) -> Task:
         """Store a task with its next version, though perhaps only what is shown with it has changed, and mark it."""
         self.touch_task(after.task_id, claims=_CLAIMS(before) != _CLAIMS(after))
+        if before.limited_until_ms != after.limited_until_ms:
+            self.changed[LIMITS] = None
         saved = replace(after, version=before.version + 1)
         tasks.update(self.uow, before, saved)
         return saved

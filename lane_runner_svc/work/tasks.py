@@ -10,6 +10,7 @@ from lane_runner_svc.core.holds import Actor
 from lane_runner_svc.core.task import Outcome, PauseCause, Task, clipped, ended
 from lane_runner_svc.core.timers import Patience
 from lane_runner_svc.store import holds, tasks
+from lane_runner_svc.work import limits
 from lane_runner_svc.work.attempts import blockers, current
 from lane_runner_svc.work.session import AttemptRef, Session
 from lanewarden.errors import Reason, invalid, refuse
@@ -99,7 +100,10 @@ def _set_pauses(
     if task.over:
         raise ended(task)
     pauses = (task.pauses | {add} if add else task.pauses) - {remove}
-    return task if pauses == task.pauses else session.save(task, replace(task, pauses=frozenset(pauses)))
+    if pauses == task.pauses:
+        return task
+    until_ms = task.limited_until_ms if PauseCause.USAGE_LIMIT in pauses else None
+    return session.save(task, replace(task, pauses=frozenset(pauses), limited_until_ms=until_ms))
 
 
 def record_gate(session: Session, task_id: str, gate: str, decision: GateDecision, *, by: Actor, note: str) -> Task:
@@ -118,15 +122,21 @@ def record_gate(session: Session, task_id: str, gate: str, decision: GateDecisio
     return session.save(task, task)
 
 
-def report_progress(session: Session, ref: AttemptRef, *, sequence: int, note: str) -> tuple[int, bool]:
+def report_progress(
+    session: Session, ref: AttemptRef, *, sequence: int, note: str, retry_wall_ms: int | None = None
+) -> tuple[int, bool]:
     """Raise the task's progress; returns what is stored now and whether this raised it.
 
+    ``retry_wall_ms`` is when the worker's limit of use ends. Who says that, and no sequence, has made no progress.
+
     Raises:
-        Refusal: ATTEMPT_STALE.
+        Refusal: ATTEMPT_STALE; REQUEST_INVALID for a sequence or a time beyond its bound.
     """
     task = current(session, ref)
     known = task.progress or 0
-    wanted = sequence or known + 1
+    if retry_wall_ms is not None:
+        limits.say(session, ref, retry_wall_ms)
+    wanted = sequence or (known + 1 if retry_wall_ms is None else known)
     if wanted > PROGRESS_MAX:
         raise invalid(("sequence", f"at most {PROGRESS_MAX}"))
     if wanted <= known:

@@ -79,12 +79,19 @@ def pause(state: StateDir, task: str, as_json: bool) -> int:
 
 @click.command()
 @click.argument("task")
-@click.option("--takeover", is_flag=True, help="Give back a task that was taken over; the operator's pause stays.")
+@click.option("--takeover", is_flag=True, help="Give back a task that was taken over; other pauses stay.")
+@click.option("--usage-limit", is_flag=True, help="Do not wait until its limit of use ends; other pauses stay.")
 @json_option
 @click.pass_obj
-def resume(state: StateDir, task: str, takeover: bool, as_json: bool) -> int:
-    """Clear the operator's pause of a task, or a takeover."""
-    cause = task_pb2.PAUSE_CAUSE_TAKEOVER if takeover else task_pb2.PAUSE_CAUSE_OPERATOR
+def resume(state: StateDir, task: str, takeover: bool, usage_limit: bool, as_json: bool) -> int:
+    """Clear one pause of a task: the operator's, a takeover, or a limit of use."""
+    if takeover and usage_limit:
+        raise click.UsageError("--takeover and --usage-limit are two pauses; clear one at a time")
+    cause = task_pb2.PAUSE_CAUSE_OPERATOR
+    if takeover:
+        cause = task_pb2.PAUSE_CAUSE_TAKEOVER
+    elif usage_limit:
+        cause = task_pb2.PAUSE_CAUSE_USAGE_LIMIT
     return change(
         state,
         task,

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from datetime import timedelta
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-import click
+if TYPE_CHECKING:
+    import click
 
 _TEXT: Final = re.compile(r"([0-9]{1,6})([smhd])")
 _UNIT_SECONDS: Final = {"d": 86_400, "h": 3_600, "m": 60, "s": 1}
@@ -36,6 +37,8 @@ def rough(seconds: int) -> str:
 
 def given(ctx: click.Context, param: click.Parameter, value: str | None) -> timedelta | None:
     """The callback of an option or argument that is a span of time."""
+    import click  # here and not above: the worker's verbs, which begin often, know spans of time too
+
     if value is None:
         return None
     try:

@@ -75,6 +75,11 @@ def moment(stamp: Timestamp) -> str:
     return datetime.fromtimestamp(stamp.seconds).astimezone().isoformat(sep=" ", timespec="seconds")
 
 
+def minute(stamp: Timestamp) -> str:
+    """Local date and time, short enough for a cell."""
+    return f"{datetime.fromtimestamp(stamp.seconds).astimezone():%Y-%m-%d %H:%M}"
+
+
 def person(actor: task_pb2.Actor) -> str:
     """``ada (operator)``."""
     return f"{actor.identity} ({actor.role})" if actor.identity else ""
@@ -89,7 +94,13 @@ _PAUSES: Final[Mapping[int, str]] = {
 
 def pauses(task: task_pb2.Task) -> list[str]:
     """Why it is not launched, cause by cause."""
-    return [_PAUSES.get(cause) or f"paused by {enum_word(task_pb2.PauseCause, cause)}" for cause in task.pauses]
+    return [_pause(task, cause) for cause in task.pauses]
+
+
+def _pause(task: task_pb2.Task, cause: task_pb2.PauseCause) -> str:
+    if cause == task_pb2.PAUSE_CAUSE_USAGE_LIMIT:
+        return f"waits for its usage limit until {minute(task.not_before)}"
+    return _PAUSES.get(cause) or f"paused by {enum_word(task_pb2.PauseCause, cause)}"
 
 
 _SAID_OTHERWISE: Final = frozenset(

@@ -5,7 +5,11 @@ from __future__ import annotations
 import argparse
 import math
 from collections.abc import Callable
+from contextlib import suppress
+from datetime import UTC, datetime
 from typing import Any, Final, NoReturn
+
+from lanewarden.cli import durations
 
 RETRY_SECONDS: Final = 30.0
 
@@ -109,6 +113,12 @@ def _progress(verbs: Any) -> None:
         "sequence", nargs="?", type=_sequence, metavar="N", help="the new sequence (default: one more than before)"
     )
     verb.add_argument("--note", default="", metavar="TEXT", help="what was done; at most 4 KiB")
+    verb.add_argument(
+        "--retry-at",
+        type=_instant,
+        metavar="TIME|DURATION",
+        help="a limit of use is met: after `exit 75` do not start again before, such as 2h or 2026-12-01T09:00:00Z",
+    )
 
 
 def _complete(verbs: Any) -> None:
@@ -126,6 +136,17 @@ def _option(text: str) -> tuple[str, str]:
     if not (key and equals):
         raise argparse.ArgumentTypeError(f"{text!r} is not KEY=TEXT")
     return key, meaning
+
+
+def _instant(text: str) -> datetime:
+    with suppress(ValueError):
+        return datetime.now(UTC) + durations.parse(text)
+    with suppress(ValueError):
+        instant = datetime.fromisoformat(text)
+        if instant.tzinfo is not None:
+            return instant
+    wanted = "a duration such as 2h, or a time with its zone such as 2026-12-01T09:00:00Z"
+    raise argparse.ArgumentTypeError(f"{text!r} is not {wanted}")
 
 
 def _bounded(kind: Callable[[str], float], low: float, high: float, wanted: str) -> Callable[[str], Any]:

@@ -104,7 +104,7 @@ def _messages(worker: Any, given: argparse.Namespace) -> int:
 
 
 def _progress(worker: Any, given: argparse.Namespace) -> int:
-    sequence = worker.progress(given.sequence, note=given.note)
+    sequence = worker.progress(given.sequence, note=given.note, retry_at=given.retry_at)
     _say({"sequence": sequence}, given.json, str(sequence))
     return Exit.DONE
 

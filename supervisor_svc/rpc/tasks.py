@@ -94,6 +94,16 @@ class TaskHandlers:
         async for piece in self._forwarder.stream(self._forwarder.owner(request.task_id), "TailLog", asked):
             yield pb.OperatorServiceTailLogResponse(piece=piece)
 
+    async def ListEvidence(
+        self, request: pb.OperatorServiceListEvidenceRequest, call: Call
+    ) -> pb.OperatorServiceListEvidenceResponse:
+        """A page of what earlier attempts of a task said too late, from its runner."""
+        asked = runner_pb.ListEvidenceRequest(
+            task_id=request.task_id, page_size=request.page_size, page_token=request.page_token
+        )
+        answer = await self._forwarder.ask(self._forwarder.owner(request.task_id), "ListEvidence", asked)
+        return pb.OperatorServiceListEvidenceResponse(entries=answer.entries, next_page_token=answer.next_page_token)
+
     async def SubmitTask(
         self, request: pb.OperatorServiceSubmitTaskRequest, call: Call
     ) -> pb.OperatorServiceSubmitTaskResponse:
