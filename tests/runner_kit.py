@@ -28,7 +28,7 @@ from lane_runner_svc.store import holds, messages, tasks
 from lane_runner_svc.store.messages import StoredMessage
 from lane_runner_svc.store.meta import ensure_store_id
 from lane_runner_svc.store.schema import MIGRATIONS
-from lane_runner_svc.work import attempts, hooks, timers
+from lane_runner_svc.work import attempts, hooks, limits, timers
 from lane_runner_svc.work.attempts import Launch
 from lane_runner_svc.work.hooks import HookRun
 from lane_runner_svc.work.session import AttemptRef
@@ -57,7 +57,7 @@ def exit_code(code: int) -> Exit:
 
 
 class ManualClock:
-    """Both clocks, moved together by :meth:`advance` and by nothing else."""
+    """Both clocks, moved together by :meth:`advance`; the wall clock alone by :meth:`jump_wall`."""
 
     def __init__(self, wall_ms: int = 1_800_000_000_000) -> None:
         self._wall_offset_ms = wall_ms - 1_000
@@ -78,6 +78,10 @@ class ManualClock:
         woken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         heapq.heappush(self._sleepers, (self._steady_ms + round(seconds * 1000), next(self._order), woken))
         await woken
+
+    def jump_wall(self, seconds: float) -> None:
+        """Somebody sets the wall clock."""
+        self._wall_offset_ms += round(seconds * 1000)
 
     def advance(self, seconds: float) -> None:
         """Move both clocks and wake whoever has slept long enough, in the order of their deadlines."""
@@ -224,6 +228,10 @@ class RunnerKit:
         """Fire what is due on open holds; on how many."""
         return finished(self.runner.do(timers.fire_due, emitter=emitters.TIMER))
 
+    def lift(self) -> int:
+        """Clear the pause of every task whose limit of use has ended; of how many."""
+        return finished(self.runner.do(limits.lift_due, emitter=emitters.LIMIT))
+
     def start_hook(self, task_id: str) -> HookRun | None:
         """Count a try of the task's on_success command, if one is due."""
         return finished(self.runner.do(lambda session: hooks.start(session, task_id), emitter=emitters.HOOK))
@@ -253,6 +261,17 @@ class RunnerKit:
         outcome = worker_service_pb2.OUTCOME_FAILED if failed else worker_service_pb2.OUTCOME_SUCCEEDED
         return self.say(ref, "Complete", worker_service_pb2.CompleteRequest(outcome=outcome, summary=summary))
 
+    def meet_limit(self, ref: AttemptRef, seconds: float) -> Task:
+        """Say that a limit of use ends in that long, and exit with 75; returns the task as stored then."""
+        self.say_retry(ref, seconds)
+        return self.exited(ref, exit_code(75))
+
+    def say_retry(self, ref: AttemptRef, seconds: float, **more: Any) -> Any:
+        """Say that a limit of use ends in that long, by the wall clock; returns the response."""
+        request = worker_service_pb2.ReportProgressRequest(**more)
+        request.retry_at.FromMilliseconds(self.clock.wall_ms() + round(seconds * 1000))
+        return self.say(ref, "ReportProgress", request)
+
     # What is stored.
 
     def task(self, task_id: str) -> Task:
@@ -272,6 +291,10 @@ class RunnerKit:
     def waiting(self, task_id: str) -> list[StoredMessage]:
         """The messages that no worker has acknowledged, in the order a worker gets them."""
         return self.runner.read(lambda reader: messages.waiting(reader, task_id))
+
+    def evidence(self, task_id: str) -> list[pb.Evidence]:
+        """What old attempts of the task have said."""
+        return list(self.on_task("ListEvidence", task_id).entries)
 
     def dump(self) -> dict[str, list[tuple[Any, ...]]]:
         """Every row of every table that a request can change, for "nothing changed"."""
