@@ -94,6 +94,7 @@ class Watch:
         _attempts_and_states_agree(tasks, [dict(row) for row in reader.query("SELECT * FROM attempts")])
         self._holds_and_states_agree(tasks, holds, gates)
         _deadlines_park(tasks, holds)
+        _limits_pause(tasks)
         _rulings_name_their_holds(holds, messages)
         self._tasks, self._holds, self._messages = tasks, holds, messages
 
@@ -239,6 +240,15 @@ def _deadlines_park(tasks: Rows, holds: Rows) -> None:
         # A cancel closes the holds at once; the task ends, and so does the park, when its worker has been stopped.
         assert not parked or task_id in late or task["cancel_cause"] is not None, f"{task_id} is parked by nothing"
         assert not parked or task["state"] == "HELD", f"{task_id} is parked and {task['state']}"
+
+
+def _limits_pause(tasks: Rows) -> None:
+    """P09: a task waits for a limit of use exactly while it knows when that ends, and nothing of it runs meanwhile."""
+    for task_id, task in tasks.items():
+        limited = "USAGE_LIMIT" in json.loads(task["pauses"])
+        assert limited == (task["limited_until_ms"] is not None), f"{task_id} waits for a limit that never ends"
+        assert not limited or not task["worker_alive"], f"{task_id} waits for a limit, and its worker is alive"
+        assert not limited or task["state"] in ("QUEUED", "HELD"), f"{task_id} waits for a limit and is {task['state']}"
 
 
 def _ended_tasks_stay(before: dict[str, Any], task: dict[str, Any]) -> None:

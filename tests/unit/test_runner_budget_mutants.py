@@ -25,6 +25,9 @@ from tests import budget_checks as checks
 from tests.runner_kit import RunnerKit
 from tests.unit.test_runner_mutants import Patch, failure
 
+WALL_MS_AHEAD = 1_800_000_000_000 - 1_000
+"""How far the wall clock of the kit is ahead of its steady clock, until somebody sets it."""
+
 
 def saved_as(patch: Patch, change: Callable[[Task, Task], Task]) -> None:
     """Every stored task is what ``change`` makes of it before and after."""
@@ -66,8 +69,7 @@ def time_is_the_wall_clock(patch: Patch) -> None:
 
     def mutant(runner: Runner, *given: Any) -> Session:
         made = session(runner, *given)
-        wall_ms = made.now.wall_ms
-        return replace(made, now=Now(steady_ms=wall_ms, wall_ms=wall_ms))
+        return replace(made, now=replace(made.now, steady_ms=made.now.wall_ms - WALL_MS_AHEAD))
 
     patch.setattr(Runner, "_session", mutant)
 
@@ -105,10 +107,6 @@ def limit_is_kept_by_the_wall_clock(patch: Patch) -> None:
         return len(due)
 
     patch.setattr(limits, "lift_due", mutant)
-
-
-WALL_MS_AHEAD = 1_800_000_000_000 - 1_000
-"""How far the wall clock of the kit is ahead of its steady clock, until somebody sets it."""
 
 
 def limit_is_not_counted(patch: Patch) -> None:
