@@ -78,6 +78,7 @@ class FakeOperator:
     blockers: list[task_pb2.Blocker] = field(default_factory=list)
     notifications: list[pb.Notification] = field(default_factory=list)
     audit: list[audit_pb2.AuditEntry] = field(default_factory=lambda: [entry("Steer ruling APPROVE")])
+    evidence: list[lane_runner_service_pb2.Evidence] = field(default_factory=list)
     ending: list[task_pb2.Task] = field(
         default_factory=lambda: [task("t-new", state=task_pb2.TASK_STATE_FAILED, summary="it broke")]
     )
@@ -161,6 +162,10 @@ class FakeOperator:
     async def RecordGate(self, request: Any, call: Call) -> Any:
         self._got("RecordGate", request)
         return pb.OperatorServiceRecordGateResponse(task=self._task(request.task_id))
+
+    async def ListEvidence(self, request: Any, call: Call) -> Any:
+        self._got("ListEvidence", request)
+        return pb.OperatorServiceListEvidenceResponse(entries=self.evidence)
 
     async def CheckCompletion(self, request: Any, call: Call) -> Any:
         self._got("CheckCompletion", request)

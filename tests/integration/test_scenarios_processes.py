@@ -21,10 +21,12 @@ from typing import Any
 import pytest
 
 from lanewarden.auth import Role
+from lanewarden.client_sync import connect
 from lanewarden.errors import Reason
 from lanewarden.v1 import lane_runner_service_pb2 as runner_pb
 from lanewarden.v1 import operator_service_pb2 as operator_pb
 from lanewarden.v1 import task_pb2, write_trace_service_pb2
+from lanewarden.worker import Worker
 from tests.integration.pair import DEADLINE_SECONDS, Pair, Service, eventually
 from tests.integration.process_kit import marked
 from tests.integration.puppet import NOTICED_SECONDS_MAX, Puppet, fresh, refused, state_of
@@ -35,6 +37,7 @@ GRACE_SECONDS = 0.5
 STOP_SECONDS_MAX = GRACE_SECONDS + 3.0
 """How long a process tree may live once its stop has begun."""
 LEASE_SECONDS = 10.0
+LIMIT_SECONDS = 3
 LAUNCH_ROWS_MAX = 12
 """Row changes that one failed launch may cost: claim, attempt, task, reports."""
 CRASHING_RUNNER = Path(__file__).with_name("crashing_runner.py")
@@ -348,6 +351,73 @@ def test_p08_a_worker_that_always_dies_ends_failed(pair: Pair, tmp_path: Path) -
     assert (state_of(task), task.attempt, task.premature_exits) == ("FAILED", 3, 3)
     assert "was killed by SIGKILL" in task.summary
     assert runs.read_text() == "run\n" * 3
+
+
+# P09
+
+LIMITED = f"""
+date +%s%N >> "$1/started"
+test -e "$1/met" && exec {sys.executable} -m lanewarden worker complete --summary 'the limit is over'
+touch "$1/met"
+{sys.executable} -m lanewarden worker progress --retry-at {LIMIT_SECONDS}s --note 'try later'
+exit 75
+"""
+
+
+def test_p09_a_usage_limit_is_waited_for(pair: Pair, tmp_path: Path) -> None:
+    """A shell script that names the end of its limit and exits with 75: paused until then though its runner is killed
+    meanwhile, launched then by nobody's doing, and no budget is spent (it has none).
+    """
+    task_id = pair.submit("/bin/sh", "-c", LIMITED, "limited", str(tmp_path), premature_exits_max=0)
+    waiting = eventually(lambda: pair.task(task_id) if pair.task(task_id).pauses else None, "it waits for its limit")
+    assert (state_of(waiting), list(waiting.pauses)) == ("QUEUED", [task_pb2.PAUSE_CAUSE_USAGE_LIMIT])
+    assert waiting.summary == "attempt 1 met a limit of use"
+    pair.runner.kill()
+    pair.runner.start()
+    task = pair.wait_for_state(task_id, "SUCCEEDED", "FAILED")
+    assert (state_of(task), task.attempt, task.premature_exits) == ("SUCCEEDED", 2, 0)
+    first_ns, second_ns = map(int, (tmp_path / "started").read_text().split())
+    assert second_ns - first_ns >= LIMIT_SECONDS * 10**9
+    assert task.finished_at.ToMilliseconds() - waiting.not_before.ToMilliseconds() <= LEASE_SECONDS * 1000
+
+
+# P11
+
+
+def test_p11_late_words_of_an_attempt_are_kept_and_change_nothing(pair: Pair, tmp_path: Path) -> None:
+    """A caller with the token of attempt 1 speaks while attempt 2 runs: ATTEMPT_STALE on each, the task as it was, and each
+    word in the evidence, asked of the supervisor, after a restart of the runner.
+    """
+    with Puppet(pair, tmp_path / "worker") as puppet:
+        first = puppet.attempt(1)
+        os.kill(first.pid, signal.SIGKILL)
+        puppet.attempt(2)
+        before = eventually(lambda: puppet.task() if puppet.task().worker_alive else None, "attempt 2 runs")
+        for say in (
+            lambda: first.worker.complete("done, though nobody asked"),
+            lambda: first.worker.progress(99),
+            lambda: first.worker.escalate("may I still?", expects_reply=True),
+        ):
+            refusal = refused(say)
+            assert refusal.reason is Reason.ATTEMPT_STALE
+            assert (refusal.metadata["attempt"], refusal.metadata["current_attempt"]) == ("1", "2")
+        assert puppet.task() == before
+        pair.runner.kill()
+        pair.runner.start()
+        asked = operator_pb.OperatorServiceListEvidenceRequest(task_id=puppet.task_id)
+        entries = eventually(lambda: pair.operator.ListEvidence(asked).entries, "the evidence is shown")
+        assert [(each.attempt, each.method) for each in entries] == [
+            (1, "Complete"),
+            (1, "ReportProgress"),
+            (1, "Escalate"),
+        ]
+        assert "done, though nobody asked" in entries[0].content
+        assert first.token not in str(entries)
+        assert puppet.task().attempt == 2
+        nobody = connect(f"unix:{first.socket}", token="0" * 64, unreachable=Reason.RUNNER_UNREACHABLE)
+        with Worker(nobody) as stranger:
+            assert refused(lambda: stranger.complete("me too")).reason is Reason.CREDENTIAL_INVALID
+        assert len(pair.operator.ListEvidence(asked).entries) == len(entries)
 
 
 # P20

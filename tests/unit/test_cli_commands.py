@@ -13,6 +13,7 @@ import pytest
 from lanewarden.cli.exits import Exit
 from lanewarden.errors import Reason, refuse
 from lanewarden.v1 import escalation_pb2, task_pb2
+from lanewarden.v1.lane_runner_service_pb2 import Evidence
 from tests.cli_kit import Desk, desk, hold, pb, task
 
 
@@ -22,12 +23,13 @@ def at(tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> Iterator[De
         found.operator.tasks += [task("tabc1", "build"), task("tabd2", "deploy"), task("txyz3", "build")]
         found.operator.escalations += [hold("tabc1.1.1.1"), hold("tabd2.1.1.1", task_name="deploy")]
         found.operator.notifications.append(pb.Notification(kind="opened", sink="jsonl", escalation_id="tabc1.1.1.1"))
+        found.operator.evidence.append(Evidence(method="Complete", content='{"summary": "done\x1b"}', attempt=1))
         yield found
 
 
 LISTINGS = [
     *("inbox", "tasks", "runners", "audit", "notifications", "writes", "emitters"),
-    *("show tabc1.1.1.1", "task tabc1", "check tabc1", "why tabc1"),
+    *("show tabc1.1.1.1", "task tabc1", "check tabc1", "why tabc1", "evidence tabc1"),
 ]
 
 
@@ -54,7 +56,7 @@ def test_listings_turn_every_page(at: Desk) -> None:
 def test_text_of_workers_cannot_drive_the_terminal(at: Desk) -> None:
     """Escape sequences in a question or message are shown as text."""
     at.operator.escalations.append(hold("tevil.1.1.1", question="\x1b[2Jgone?\x07", cancel_cause="a\nb\x1b"))
-    for words in (["inbox"], ["show", "tevil"], ["task", "tabc1"]):
+    for words in (["inbox"], ["show", "tevil"], ["task", "tabc1"], ["evidence", "tabc1"]):
         _, out, _ = at.run(*words)
         assert "\\x1b" in out
         assert "\x1b" not in out

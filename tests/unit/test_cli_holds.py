@@ -6,6 +6,7 @@ import json
 import re
 import time
 from collections.abc import Iterator
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -121,6 +122,25 @@ def test_h16_resume_clears_the_cause_that_was_named(at: Desk) -> None:
     assert at.got(pb.OperatorServiceResumeTaskRequest).cause == task_pb2.PAUSE_CAUSE_OPERATOR
     at.run("resume", "build", "--takeover")
     assert at.got(pb.OperatorServiceResumeTaskRequest).cause == task_pb2.PAUSE_CAUSE_TAKEOVER
+    at.run("resume", "build", "--usage-limit")
+    assert at.got(pb.OperatorServiceResumeTaskRequest).cause == task_pb2.PAUSE_CAUSE_USAGE_LIMIT
+    sent = len(at.operator.requests)
+    code, _, err = at.run("resume", "build", "--usage-limit", "--takeover")
+    assert (code, len(at.operator.requests)) == (Exit.USAGE, sent)
+    assert "one at a time" in err
+
+
+def test_p09_a_limit_of_use_is_shown_with_its_end(at: Desk) -> None:
+    """In the listing, whole, and in full: paused by an operator too, it says both."""
+    ends = datetime(2026, 12, 1, 9, 30).astimezone()
+    limited = task("tlim4", "lim", state=task_pb2.TASK_STATE_QUEUED, pauses=[task_pb2.PAUSE_CAUSE_USAGE_LIMIT])
+    limited.not_before.FromDatetime(ends)
+    at.operator.tasks.append(limited)
+    words = "queued, waits for its usage limit until 2026-12-01 09:30"
+    assert words in at.run("tasks")[1]
+    assert words in at.run("task", "lim")[1]
+    limited.pauses.append(task_pb2.PAUSE_CAUSE_OPERATOR)
+    assert f"{words}, paused by an operator" in at.run("task", "lim")[1]
 
 
 def test_h16_a_task_shows_each_cause_of_its_pause(at: Desk) -> None:

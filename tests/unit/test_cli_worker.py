@@ -10,6 +10,7 @@ import sys
 import threading
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -117,6 +118,25 @@ def test_p10_a_call_is_repeated_with_the_id_of_its_first_try(runner: FakeRunner)
     tries = runner.got(pb.WorkerServiceEscalateRequest)
     assert len(tries) == 3
     assert len({each.request_id for each in tries}) == 1
+
+
+@pytest.mark.parametrize("said", ["2h", "2031-05-06T07:08:09Z", "2031-05-06T09:08:09+02:00"])
+def test_p09_a_worker_says_when_its_limit_ends(runner: FakeRunner, said: str) -> None:
+    """As a time from now or an absolute one, with its note, by the verb and from Python."""
+    before = datetime.now(UTC)
+    assert main(["worker", "progress", "--retry-at", said, "--note", "429"]) == 0
+    (request,) = runner.got(pb.ReportProgressRequest)
+    assert (request.sequence, request.note) == (0, "429")
+    told = request.retry_at.ToDatetime(tzinfo=UTC)
+    if said == "2h":
+        assert timedelta(0) <= told - before - timedelta(hours=2) < timedelta(minutes=1)
+    else:
+        assert told == datetime(2031, 5, 6, 7, 8, 9, tzinfo=UTC)
+    with Worker.from_environment() as worker:
+        worker.progress(retry_at=told)
+        with pytest.raises(ValueError, match="time zone"):
+            worker.progress(retry_at=told.replace(tzinfo=None))
+    assert [each.retry_at for each in runner.got(pb.ReportProgressRequest)] == [request.retry_at] * 2
 
 
 def test_a_call_stops_trying_at_its_bound(runner: FakeRunner) -> None:
@@ -266,6 +286,8 @@ WRONG: list[tuple[list[str], str]] = [
     (["await", "--timeout", "nan"], "seconds"),
     (["progress", "0"], "whole number"),
     (["progress", "9" * 30], "whole number"),
+    (["progress", "--retry-at", "soon"], "a duration such as 2h"),
+    (["progress", "--retry-at", "2026-12-01T09:00:00"], "with its zone"),
     (["complete", "--summ", "x"], "--summ"),
     (["escalate", ""], "question"),
     (["escalate", "x" * 70_000], "question"),
