@@ -117,6 +117,11 @@ def audit_message(row: Row) -> audit_pb2.AuditEntry:
     )
 
 
+def blocker_message(blocker: Blocker) -> task_pb2.Blocker:
+    """One thing that blocks completion."""
+    return task_pb2.Blocker(kind=blocker.kind, name=blocker.name, detail=blocker.detail)
+
+
 def evidence_message(row: Row) -> lane_runner_service_pb2.Evidence:
     """Something that an attempt said after it was over."""
     return lane_runner_service_pb2.Evidence(
@@ -129,11 +134,6 @@ def evidence_message(row: Row) -> lane_runner_service_pb2.Evidence:
         content=row["content"],
         reason=row["reason"],
     )
-
-
-def blocker_message(blocker: Blocker) -> task_pb2.Blocker:
-    """One thing that blocks completion."""
-    return task_pb2.Blocker(kind=blocker.kind, name=blocker.name, detail=blocker.detail)
 
 
 def hold_message(reader: Reader, hold: Hold, runner_id: str, *, task: Task | None = None) -> escalation_pb2.Escalation:

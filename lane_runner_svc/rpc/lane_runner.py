@@ -120,18 +120,6 @@ class LaneRunnerHandlers(CommandHandlers):
 
         return self._runner.read(look)
 
-    async def CheckCompletion(self, request: pb.CheckCompletionRequest, call: Call) -> pb.CheckCompletionResponse:
-        """The one judge's word."""
-
-        def look(reader: Connection) -> pb.CheckCompletionResponse:
-            task = tasks.load(reader, request.task_id)
-            return pb.CheckCompletionResponse(
-                blockers=[convert.blocker_message(blocker) for blocker in attempts.blockers(reader, task)],
-                state=f"TASK_STATE_{task.state.value}",
-            )
-
-        return self._runner.read(look)
-
     async def ListEvidence(self, request: pb.ListEvidenceRequest, call: Call) -> pb.ListEvidenceResponse:
         """A page of what attempts said after they were over, oldest first."""
         rows_max = page_size(request.page_size)
@@ -144,6 +132,18 @@ class LaneRunnerHandlers(CommandHandlers):
         rows = self._runner.read(look)
         entries, token = fitting(((row["sequence"], convert.evidence_message(row)) for row in rows), rows_max)
         return pb.ListEvidenceResponse(entries=entries, next_page_token=token)
+
+    async def CheckCompletion(self, request: pb.CheckCompletionRequest, call: Call) -> pb.CheckCompletionResponse:
+        """The one judge's word."""
+
+        def look(reader: Connection) -> pb.CheckCompletionResponse:
+            task = tasks.load(reader, request.task_id)
+            return pb.CheckCompletionResponse(
+                blockers=[convert.blocker_message(blocker) for blocker in attempts.blockers(reader, task)],
+                state=f"TASK_STATE_{task.state.value}",
+            )
+
+        return self._runner.read(look)
 
     async def ListAudit(
         self, request: pb.LaneRunnerServiceListAuditRequest, call: Call

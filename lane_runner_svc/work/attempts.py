@@ -86,7 +86,7 @@ def launched(session: Session, ref: AttemptRef, *, pid: int, start_ticks: int, b
         session.uow, ref.task_id, ref.epoch, ref.attempt, pid=pid, start_ticks=start_ticks, boot_id=boot_id
     )
     task = tasks.load(session.uow, ref.task_id)
-    if _unended(session, ref) is None:  # its end overtook the news of its launch; the task may be in its next attempt
+    if _ended(session, ref):  # its end overtook the news of its launch; the task may be in its next attempt
         return task
     task = ensure_launched(session, task)
     if task.stopping:
@@ -102,7 +102,7 @@ def ensure_launched(session: Session, task: Task) -> Task:
 def launch_failed(session: Session, ref: AttemptRef, cause: str) -> Task:
     """The worker could not be started. A second report of the same failure changes nothing."""
     task = tasks.load(session.uow, ref.task_id)
-    if _unended(session, ref) is None:
+    if _ended(session, ref):
         return task
     if task.state is not State.STARTING:  # it has spoken, so it was started, and was lost before the launch was over
         return exited(session, ref, Exit(kind=ExitKind.SHIM_LOST), interrupted=False)
@@ -113,8 +113,8 @@ def launch_failed(session: Session, ref: AttemptRef, cause: str) -> Task:
 def exited(session: Session, ref: AttemptRef, exit_: Exit, *, interrupted: bool) -> Task:
     """The attempt's process tree is gone. A second report of the same end changes nothing."""
     task = tasks.load(session.uow, ref.task_id)
-    attempt = _unended(session, ref)
-    if attempt is None:
+    attempt = tasks.load_attempt(session.uow, ref.task_id, ref.epoch, ref.attempt)
+    if attempt is None or attempt.ended is not None:
         return task
     _end_attempt(session, ref, exit_.kind.value, str(exit_))
     if exit_.kind is not ExitKind.NEVER_STARTED:
@@ -135,9 +135,9 @@ def exited(session: Session, ref: AttemptRef, exit_: Exit, *, interrupted: bool)
     return session.happen(task, happening)
 
 
-def _unended(session: Session, ref: AttemptRef) -> Attempt | None:
+def _ended(session: Session, ref: AttemptRef) -> bool:
     attempt = tasks.load_attempt(session.uow, ref.task_id, ref.epoch, ref.attempt)
-    return None if attempt is None or attempt.ended is not None else attempt
+    return attempt is None or attempt.ended is not None
 
 
 def _end_attempt(session: Session, ref: AttemptRef, ended: str, detail: str) -> None:
