@@ -30,8 +30,8 @@ OPERATORS, RUNNERS = ("OperatorService",), ("LaneRunnerService",)
 BOTH = OPERATORS + RUNNERS
 NOBODY = "00000000-0000-4000-8000-000000000000"
 _RULES: Any = rules_pb2.rules
-# The supervisor keeps in its audit what was refused, and which runner a submission went to.
-_AUDITED = ("supervisor.command.", "lane_runner.audit.refusal")
+# The supervisor keeps in its audit what was refused, and which runner a submission went to; the runner, what was said late.
+_AUDITED = ("supervisor.command.", "lane_runner.audit.refusal", "lane_runner.worker.evidence")
 # Reports of earlier changes may still be under way when a request is refused.
 _LATE = ("lane_runner.outbox.", "supervisor.intake.", "store.clock.")
 
@@ -43,6 +43,7 @@ class World:
         self.pair = pair
         self.first = puppet.attempt(1)
         self.stale = stale.attempt(1)
+        self.stale_task_id = stale.task_id
         self.directory = directory
         question = self.first.worker.escalate("Which?", options={"left": "", "right": ""})
         pair.open_escalation(puppet.task_id)
@@ -478,9 +479,15 @@ STALE: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("rpc", STALE)
 def test_p11_attempt_that_is_over(world: World, rpc: str) -> None:
-    """Whatever a worker says after its attempt has ended: ATTEMPT_STALE with both numbers, and nothing is stored."""
+    """Whatever a worker says after its attempt has ended: ATTEMPT_STALE with both numbers, and nothing is stored but what
+    it said, as evidence. What it only asks leaves none.
+    """
+    asked = operator_pb.OperatorServiceListEvidenceRequest(task_id=world.stale_task_id)
+    before = list(world.pair.operator.ListEvidence(asked).entries)
     request = request_of(WORKER.methods_by_name[rpc], STALE[rpc])
     refusal = refusal_of(world, "WorkerService", rpc, request, "stale")
+    kept = world.pair.operator.ListEvidence(asked).entries[len(before) :]
+    assert [each.method for each in kept] == ([rpc] if "request_id" in request.DESCRIPTOR.fields_by_name else [])
     assert (refusal.reason, refusal.reason.code) == (Reason.ATTEMPT_STALE, Code.FAILED_PRECONDITION)
     assert (refusal.metadata["attempt"], refusal.metadata["current_attempt"]) == ("1", "1")
 
