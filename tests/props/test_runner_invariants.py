@@ -74,7 +74,7 @@ class RunnerMachine(RuleBasedStateMachine):
         self.watch = Watch()
         self.task_ids: list[str] = []
         self.paused: dict[str, set[str]] = defaultdict(set)
-        """What operators have paused and not resumed; a deadline that has passed is not among it."""
+        """What operators have paused and not resumed; a deadline that has passed and a limit of use are not among it."""
         self.hooks: list[HookRun] = []
         self.starting: list[AttemptRef] = []
         self.living: list[AttemptRef] = []
@@ -90,7 +90,7 @@ class RunnerMachine(RuleBasedStateMachine):
     def the_invariants_hold(self) -> None:
         self.kit.runner.read(self.watch.look)
         for task_id in self.task_ids:
-            causes = {cause.value for cause in self.kit.task(task_id).pauses} - {"HOLD_DEADLINE"}
+            causes = {cause.value for cause in self.kit.task(task_id).pauses} - {"HOLD_DEADLINE", "USAGE_LIMIT"}
             assert causes == self.paused[task_id], f"{task_id} is paused by {causes}: one cause has touched another"
         assert self.kit.runner.store.unattributed_rows() == 0, "somebody writes without a name (I11)"
 
@@ -266,6 +266,9 @@ class RunnerMachine(RuleBasedStateMachine):
             if hold.expired and not open_before[escalation_id].expired:
                 self.note("deadline")
         assert self.kit.fire() == 0
+        if self.kit.lift():
+            self.note("limit ends")
+        assert self.kit.lift() == 0
 
     def open_holds(self) -> dict[str, Hold]:
         holds = {each: self.kit.hold(each) for each in self.watch.accepted.escalations}
@@ -332,7 +335,11 @@ class RunnerMachine(RuleBasedStateMachine):
         if self.speakers():
             ref = self.pick(self.speakers(), index)
             end = self.pick(["done", "done", "done", *ENDS], variant)
-            after = self.kit.exited(ref, ENDS[end], interrupted=variant > 9)
+            if variant == 0:
+                after = self.kit.meet_limit(ref, 600 * index)
+                self.note("limit met")
+            else:
+                after = self.kit.exited(ref, ENDS[end], interrupted=variant > 9)
             self.bury(ref)
             self.note(f"exit, {after.state.name}")
 
@@ -434,7 +441,7 @@ FREQUENT = {
     *("ATTEMPT_STALE", "TASK_TERMINAL", "WORKER_DEAD", "ILLEGAL_TRANSITION"),
     *("extend", "timers fire", "deadline", "take over", "resume OPERATOR", "resume TAKEOVER"),
     *("retry, FAILED", "retry, HELD", "retry, QUEUED", "reopen, SUCCEEDED", "reopen, FAILED", "reopen, CANCELED"),
-    *("hook starts", "hook ends, DONE", "hook ends, PENDING"),
+    *("hook starts", "hook ends, DONE", "hook ends, PENDING", "limit met", "limit ends"),
 }
 OFTEN = 5
 
@@ -479,6 +486,8 @@ BROKEN = [
     "UPDATE tasks SET pauses = '[\"HOLD_DEADLINE\"]', version = version + 1",
     "UPDATE tasks SET epoch = 2, attempt = 0, version = version + 1",
     "UPDATE tasks SET hook_state = 'PENDING', version = version + 1",
+    "UPDATE tasks SET pauses = '[\"USAGE_LIMIT\"]', version = version + 1",
+    "UPDATE tasks SET limited_until_ms = 1, version = version + 1",
 ]
 
 

@@ -11,6 +11,7 @@ from random import Random
 from lane_runner_svc.core import budget
 from lane_runner_svc.core.states import State
 from lane_runner_svc.core.task import PauseCause
+from lane_runner_svc.process import ExitRecord
 from lanewarden.v1 import task_pb2
 from lanewarden.v1 import worker_service_pb2 as pb
 from tests.sim.stories import Stage, play, survives
@@ -142,20 +143,30 @@ def test_p10_a_lost_reply_costs_nothing_when_the_request_is_repeated(directory: 
         play(story_p10, directory / str(seed), seed=seed)
 
 
+def tell_thrice(stage: Stage) -> None:
+    """From here on the runner hears of every end three times at once."""
+    heard = stage.kernel.listener
+    assert heard is not None
+
+    def listener(record: ExitRecord) -> None:
+        for _ in range(3):
+            heard(record)
+
+    stage.kernel.listener = listener
+
+
 async def story_s11(stage: Stage) -> AsyncIterator[str]:
     """Every end of a worker is told three times at the same instant, before its state lands."""
     task_id = await stage.submit("dies", never_ends, premature_exits_max=1)
+    tell_thrice(stage)
     for attempt in (1, 2):
-        await stage.until(
-            lambda attempt=attempt: stage.task(task_id).attempt == attempt and stage.task(task_id).worker_alive,
-            f"attempt {attempt} runs",
-        )
-        heard = stage.kernel.listener
-        assert heard is not None
-        stage.kernel.listener = lambda record, heard=heard: [heard(record) for _ in range(3)] and None
+
+        def runs(attempt: int = attempt) -> bool:
+            return stage.task(task_id).attempt == attempt and stage.task(task_id).worker_alive
+
+        await stage.until(runs, f"attempt {attempt} runs")
         stage.kill_worker(task_id)
-        await stage.until(lambda attempt=attempt: stage.task(task_id).premature_exits == attempt, "the end is known")
-        stage.kernel.listener = heard
+        await stage.until(lambda: not stage.task(task_id).worker_alive, "the end is known")
         yield f"attempt {attempt} was killed"
     ended = await stage.state(task_id, State.FAILED)
     assert (ended.attempt, ended.premature_exits, len(stage.launches(task_id))) == (2, 2, 2)
