@@ -53,6 +53,7 @@ class Runner:
         def unit(uow: UnitOfWork) -> T:
             session = self._session(uow, call)
             result = work(session)
+            session.store_marks()
             session.after_commit(self._committed)
             return result
 

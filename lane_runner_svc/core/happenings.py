@@ -8,7 +8,7 @@ effects out in the same unit of work, or, for what touches processes, after it.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import singledispatch
 
 from lane_runner_svc.core import budget, limits
@@ -31,6 +31,7 @@ from lane_runner_svc.core.task import (
     illegal,
 )
 from lanewarden.errors import Reason, refuse
+from lanewarden.records import replace
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

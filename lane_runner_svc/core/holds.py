@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from lanewarden import rulings
+from lanewarden.records import replace
 
 
 class HoldState(enum.Enum):
@@ -54,7 +55,7 @@ class Ruling:
     ruled_wall_ms: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Hold:
     """The durable fact that a task waits for a ruling (or, with NONE, that its worker gave notice)."""
 

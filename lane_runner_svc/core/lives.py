@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from lane_runner_svc.core.holds import Actor
 from lane_runner_svc.core.states import Event, State, after
 from lane_runner_svc.core.task import HookState, PauseCause, Task
+from lanewarden.records import replace
 
 
 def retry(task: Task) -> Task:

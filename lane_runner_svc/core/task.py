@@ -78,7 +78,7 @@ class Exit:
         return "was lost with its shim" if self.kind is ExitKind.SHIM_LOST else "was never started"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Task:
     """A task as stored. ``*_wall_ms`` are for people; other ``*_ms`` that are instants are steady time and decide.
 

@@ -6,10 +6,11 @@ Nothing here decides: a deadline parks the task and alerts, a reminder reminds, 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
 from lane_runner_svc.core.holds import Hold
+from lanewarden.records import replace
 
 REMINDER_MS_DEFAULT: Final = 15 * 60 * 1000
 REMINDER_MS_MAX: Final = 4 * 3600 * 1000

@@ -140,9 +140,8 @@ class CommandHandlers:
         def work(session: Session, by: Actor) -> pb.SteerResponse:
             ruling = convert.ruling(request.ruling, ruling_id=request.request_id, by=by, wall_ms=session.now.wall_ms)
             stored, task = inbox.rule(session, ruling, named_task_id=request.task_id)
-            return pb.SteerResponse(
-                message=convert.stored_message(session.uow, stored), task=self._shown(session, task)
-            )
+            message = convert.stored_message(session.uow, stored, ruling=ruling)
+            return pb.SteerResponse(message=message, task=self._shown(session, task))
 
         decision = escalation_pb2.Decision.Name(request.ruling.decision).removeprefix("DECISION_")
         return await self._command(

@@ -4,62 +4,52 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
-from typing import Final
+from dataclasses import fields
+from functools import lru_cache
+from typing import Any, Final
 
 from lane_runner_svc.core.completion import GateDecision
 from lane_runner_svc.core.holds import Actor, Decision, Hold, HoldState, Ruling
 from lane_runner_svc.store.tasks import Reader
 from lanewarden.errors import Reason, refuse
+from lanewarden.records import made
 from lanewarden.store import Row, UnitOfWork
 
 ROWS_AT_A_TIME: Final = 50
+_OPTIONS_MAX: Final = 256
+_READ_IN: Final = ("options", "state", "expired", "ruling", "acked_by")
+_AS_STORED: Final = tuple(field.name for field in fields(Hold) if field.name not in _READ_IN)
 _UNCLOSED = "state IN ('OPEN', 'RELEASED')"  # word for word the condition of the index holds_unclosed
 _OPEN = f"{_UNCLOSED} AND state = 'OPEN'"  # the first half lets SQLite see that the index holds them all
 
 
 def _from_row(row: Row) -> Hold:
-    ruling = None
-    if row["ruling_id"] is not None:
-        ruling = Ruling(
-            ruling_id=row["ruling_id"],
-            escalation_id=row["escalation_id"],
-            decision=Decision[row["decision"]],
-            instructions=row["instructions"],
-            option_key=row["option_key"],
-            ratifies=tuple(json.loads(row["ratifies"])),
-            ruled_by=Actor(identity=row["ruled_by"], role=row["ruled_role"]),
-            ruled_wall_ms=row["ruled_wall_ms"],
-        )
-    acked_by = Actor(identity=row["acked_by"], role=row["acked_role"]) if row["acked_by"] is not None else None
-    return Hold(
+    values: dict[str, Any] = {name: row[name] for name in _AS_STORED}
+    values["options"] = _options(row["options"])
+    values["state"] = HoldState[row["state"]]
+    values["expired"] = bool(row["expired"])
+    values["ruling"] = None if row["ruling_id"] is None else _ruling(row)
+    values["acked_by"] = None if row["acked_by"] is None else Actor(identity=row["acked_by"], role=row["acked_role"])
+    return made(Hold, values)
+
+
+def _ruling(row: Row) -> Ruling:
+    return Ruling(
+        ruling_id=row["ruling_id"],
         escalation_id=row["escalation_id"],
-        task_id=row["task_id"],
-        epoch=row["epoch"],
-        attempt=row["attempt"],
-        sequence=row["sequence"],
-        question=row["question"],
-        options=tuple((key, text) for key, text in json.loads(row["options"])),
-        state=HoldState[row["state"]],
-        opened_wall_ms=row["opened_wall_ms"],
-        opened_ms=row["opened_ms"],
-        key=row["key"],
-        deadline_ms=row["deadline_ms"],
-        expired=bool(row["expired"]),
-        reminders=row["reminders"],
-        reminder_step=row["reminder_step"],
-        next_reminder_ms=row["next_reminder_ms"],
-        approvers_told=row["approvers_told"],
-        owed_by=row["owed_by"],
-        timer_ms=row["timer_ms"],
-        ruling=ruling,
-        closed_wall_ms=row["closed_wall_ms"],
-        cancel_cause=row["cancel_cause"],
-        acks=row["acks"],
-        acked_by=acked_by,
-        acked_wall_ms=row["acked_wall_ms"],
-        expected_by_wall_ms=row["expected_by_wall_ms"],
-        ack_note=row["ack_note"],
+        decision=Decision[row["decision"]],
+        instructions=row["instructions"],
+        option_key=row["option_key"],
+        ratifies=tuple(json.loads(row["ratifies"])),
+        ruled_by=Actor(identity=row["ruled_by"], role=row["ruled_role"]),
+        ruled_wall_ms=row["ruled_wall_ms"],
     )
+
+
+@lru_cache(maxsize=_OPTIONS_MAX)
+def _options(stored: str) -> tuple[tuple[str, str], ...]:
+    """Most questions offer none, and one is read many times."""
+    return tuple((key, text) for key, text in json.loads(stored))
 
 
 def load(reader: Reader, escalation_id: str) -> Hold:

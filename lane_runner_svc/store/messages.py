@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -64,14 +64,15 @@ def insert(
     sent_by: Actor,
     wall_ms: int,
     escalation_id: str | None = None,
-) -> None:
-    """Put a message at the end of a task's inbox."""
-    uow.execute(
+) -> StoredMessage | None:
+    """Put a message at the end of a task's inbox; None, and nothing is stored, where the id is another message's."""
+    row = uow.one(
         "INSERT INTO messages (message_id, task_id, sequence, kind, escalation_id, body, state, sent_by, sent_role,"
         " sent_wall_ms) VALUES (?, ?, (SELECT coalesce(max(sequence), 0) + 1 FROM messages WHERE task_id = ?),"
-        " ?, ?, ?, 'PENDING', ?, ?, ?)",
+        " ?, ?, ?, 'PENDING', ?, ?, ?) ON CONFLICT (message_id) DO NOTHING RETURNING *",
         (message_id, task_id, task_id, kind, escalation_id, body, sent_by.identity, sent_by.role, wall_ms),
     )
+    return None if row is None else _from_row(row)
 
 
 def load(reader: Reader, message_id: str) -> StoredMessage | None:
@@ -126,9 +127,13 @@ def return_in_flight(uow: UnitOfWork, task_id: str) -> None:
     uow.execute("UPDATE messages SET state = 'PENDING' WHERE task_id = ? AND state = 'IN_FLIGHT'", (task_id,))
 
 
-def mark(uow: UnitOfWork, kind: str, entity_id: str, traceparent: str) -> None:
-    """Note in the outbox that an entity has changed."""
-    uow.execute("INSERT INTO outbox (kind, entity_id, traceparent) VALUES (?, ?, ?)", (kind, entity_id, traceparent))
+def mark(uow: UnitOfWork, changes: Sequence[tuple[str, str]], traceparent: str) -> None:
+    """Note in the outbox, in this order, that entities have changed: the kind and the id of each."""
+    values = ", ".join("(?, ?, ?)" for _ in changes)
+    uow.execute(
+        f"INSERT INTO outbox (kind, entity_id, traceparent) VALUES {values}",  # noqa: S608
+        [value for kind, entity_id in changes for value in (kind, entity_id, traceparent)],
+    )
 
 
 def due(reader: Reader, *, after: int, rows_max: int) -> list[Due]:

@@ -12,6 +12,7 @@ from lane_runner_svc.core.states import TERMINAL, State
 from lane_runner_svc.core.task import Author, HookState, Outcome, PauseCause, Task
 from lane_runner_svc.core.timers import Approver, Patience
 from lanewarden.errors import Reason, refuse
+from lanewarden.records import made
 from lanewarden.store import Connection, UnitOfWork
 
 ROWS_AT_A_TIME: Final = 50
@@ -73,7 +74,7 @@ def _from_row(row: Iterable[Any]) -> Task:
     values["hook_running"] = bool(values["hook_running"])
     values["outcome"] = Outcome(values["outcome"]) if values["outcome"] else None
     values["summary_author"] = Author(values["summary_author"]) if values["summary_author"] else None
-    return Task(**values)
+    return made(Task, values)
 
 
 def _to_values(task: Task, names: Iterable[str]) -> list[object]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
 from lane_runner_svc.core import budget
@@ -12,6 +12,7 @@ from lane_runner_svc.core.task import HookState, Task, clipped
 from lane_runner_svc.store import tasks
 from lane_runner_svc.work.attempts import blockers
 from lane_runner_svc.work.session import AttemptRef, Session
+from lanewarden.records import replace
 
 TRIES_MAX: Final = 5
 """Tries until the command has failed, and again after each RetryTask. They are numbered on: each has its own directory."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from lane_runner_svc.core import timers
 from lane_runner_svc.core.completion import GateDecision
@@ -17,6 +16,7 @@ from lane_runner_svc.work.attempts import current
 from lane_runner_svc.work.session import AttemptRef, Session
 from lane_runner_svc.work.timers import unpark
 from lanewarden.errors import Reason, Refusal, invalid, refuse
+from lanewarden.records import replace
 from lanewarden.walltime import rfc3339
 
 HOLDS_PER_TASK_MAX = 100
@@ -152,13 +152,7 @@ def _send(
             f"{WAITING_MAX} messages wait for task {task.task_id} already; its worker has to take some first",
             messages_max=WAITING_MAX,
         )
-    if messages.load(session.uow, message_id) is not None:
-        raise refuse(
-            Reason.REQUEST_ID_REUSED,
-            "this request_id is the id of an earlier message; give every new request a new UUID",
-            request_id=message_id,
-        )
-    messages.insert(
+    stored = messages.insert(
         session.uow,
         message_id=message_id,
         task_id=task.task_id,
@@ -168,8 +162,12 @@ def _send(
         wall_ms=session.now.wall_ms,
         escalation_id=escalation,
     )
-    stored = messages.load(session.uow, message_id)
-    assert stored is not None
+    if stored is None:
+        raise refuse(
+            Reason.REQUEST_ID_REUSED,
+            "this request_id is the id of an earlier message; give every new request a new UUID",
+            request_id=message_id,
+        )
     return stored
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from operator import attrgetter
 from random import Random
 from typing import Final
@@ -14,6 +14,7 @@ from lane_runner_svc.core.task import Effect, Now, Task
 from lane_runner_svc.store import audit, holds, messages, tasks
 from lane_runner_svc.store.audit import Deed
 from lanewarden.hub import Topic
+from lanewarden.records import replace
 from lanewarden.store import UnitOfWork
 
 QUEUE: Final = Topic("queue")
@@ -44,6 +45,8 @@ class Session:
     random: Random
     traceparent: str = ""
     changed: dict[Topic, None] = field(default_factory=dict)
+    marks: list[tuple[str, str]] = field(default_factory=list)
+    """The kind and the id of what the supervisor has to hear of, in order."""
     stops: list[AttemptRef] = field(default_factory=list)
     completed: list[AttemptRef] = field(default_factory=list)
     note: str = ""
@@ -101,8 +104,13 @@ class Session:
         self.uow.after_commit(lambda: tell(self))
 
     def _mark(self, kind: str, entity_id: str) -> None:
-        messages.mark(self.uow, kind, entity_id, self.traceparent)
+        self.marks.append((kind, entity_id))
         self.changed[OUTBOX] = None
+
+    def store_marks(self) -> None:
+        """Put what has been marked into the outbox; the last write of the unit."""
+        if self.marks:
+            messages.mark(self.uow, self.marks, self.traceparent)
 
     def _carry_out(self, effect: Effect, task: Task) -> None:
         match effect:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from lane_runner_svc.core.completion import GateDecision
 from lane_runner_svc.core.happenings import CancelAsked, CompleteAsked
@@ -14,6 +14,7 @@ from lane_runner_svc.work import limits
 from lane_runner_svc.work.attempts import blockers, current
 from lane_runner_svc.work.session import AttemptRef, Session
 from lanewarden.errors import Reason, invalid, refuse
+from lanewarden.records import replace
 
 PROGRESS_MAX = 2**63 - 1
 _ID_ALPHABET = "23456789bcdfghjkmnpqrstvwxyz"

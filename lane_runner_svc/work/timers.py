@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Final
 
 from lane_runner_svc.core import timers
@@ -11,6 +10,7 @@ from lane_runner_svc.core.task import PauseCause, Task
 from lane_runner_svc.store import holds, tasks
 from lane_runner_svc.work.session import Session
 from lanewarden import rulings
+from lanewarden.records import replace
 
 BATCH_MAX: Final = 100
 
