@@ -28,6 +28,9 @@ T = TypeVar("T")
 
 BATCH_MAX: Final = 256
 BATCH_BYTES_MAX: Final = 2 << 20
+GATHER_MARKS_MIN: Final = 16
+"""So many marks since the last report are a burst: changes come faster than reports go."""
+GATHER_SECONDS: Final = 0.1
 CALL_SECONDS: Final = 5.0
 KEEP_ALIVE_SECONDS: Final = 1.0
 PAUSE_MS_MAX: Final = 5_000
@@ -135,6 +138,9 @@ class Reporter:
                     raise Refusal(Reason.LEASE_EXPIRED, f"the supervisor has taken {answered} of {due[-1].sequence}")
                 taken = answered
                 await self._once_there_is_room(partial(self._forget, taken))
+                if GATHER_MARKS_MIN <= len(due) < BATCH_MAX:
+                    # Few large reports cost less than many small ones, and what they cost is taken from those who call.
+                    await self._runner.clock.sleep(GATHER_SECONDS)
 
     async def _once_there_is_room(self, work: Callable[[], Awaitable[T]]) -> T:
         """Try until neither store is full: that delays what is reported, and never a renewal."""
