@@ -14,9 +14,8 @@ from lane_runner_svc.runner import Runner
 from lane_runner_svc.store import tasks
 from lane_runner_svc.work import hooks
 from lane_runner_svc.work.hooks import HookRun
-from lane_runner_svc.work.session import AttemptRef
+from lane_runner_svc.work.session import HOOKS, AttemptRef
 from lanewarden.errors import Refusal
-from lanewarden.hub import Topic
 from lanewarden.v1.task_pb2 import TaskSpec
 from lanewarden.waiting import take_within
 
@@ -54,8 +53,8 @@ class Hooks:
                 await self._ended(news)
 
     async def run(self) -> None:
-        """Start what is due, whenever a task changes or a delay is over; never returns."""
-        with self._runner.hub.subscribe(Topic("task")) as news:
+        """Start what is due, whenever that changes or a delay is over; never returns."""
+        with self._runner.hub.subscribe(HOOKS) as news:
             while True:
                 await take_within(news, self._runner.clock, await self._start_due())
 

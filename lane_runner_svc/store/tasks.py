@@ -17,14 +17,13 @@ from lanewarden.store import Connection, UnitOfWork
 
 ROWS_AT_A_TIME: Final = 50
 POSITION_MAX: Final = 2**63 - 1
-_FIXED = ("task_id", "name", "lane", "gates", "spec", "submitted_wall_ms", "patience", "on_success")
+_FIXED = frozenset({"task_id", "name", "lane", "gates", "spec", "submitted_wall_ms", "patience", "on_success"})
 _COLUMNS = tuple(field.name for field in fields(Task))
 _SELECT = f"SELECT {', '.join(_COLUMNS)} FROM tasks"  # noqa: S608 - the columns are the dataclass's own
 _INSERT = (
     f"INSERT INTO tasks (position, {', '.join(_COLUMNS)}) "  # noqa: S608
     f"VALUES ((SELECT coalesce(max(position), 0) + 1 FROM tasks), {', '.join('?' * len(_COLUMNS))})"
 )
-_MUTABLE = tuple(name for name in _COLUMNS if name not in _FIXED)
 UNFINISHED = f"state NOT IN ({', '.join(repr(state.value) for state in State if state in TERMINAL)})"
 _LISTS_MAX = 256
 
@@ -125,7 +124,10 @@ def insert(uow: UnitOfWork, task: Task) -> None:
 
 def update(uow: UnitOfWork, before: Task, after: Task) -> None:
     """Store what has changed of a task; few columns change at a time, and each costs."""
-    changed = [name for name in _MUTABLE if getattr(before, name) != getattr(after, name)]
+    known = vars(before)
+    # Most values are the very ones that were copied, so that identity answers for them.
+    changed = [name for name, value in vars(after).items() if value is not known[name] and value != known[name]]
+    assert not _FIXED.intersection(changed), f"never changes of a task: {changed}"
     sets = ", ".join(f"{name} = ?" for name in changed)
     uow.execute(f"UPDATE tasks SET {sets} WHERE task_id = ?", [*_to_values(after, changed), after.task_id])  # noqa: S608
 

@@ -20,8 +20,11 @@ from lanewarden.store import UnitOfWork
 QUEUE: Final = Topic("queue")
 OUTBOX: Final = Topic("outbox")
 LIMITS: Final = Topic("limits")
+HOOKS: Final = Topic("hooks")
 _CLAIMS: Final = attrgetter("state", "worker_alive", "pauses", "not_before_ms")
 """What of a task decides whether its lane may launch something; every other change leaves the launcher asleep."""
+_HOOK: Final = attrgetter("hook_state", "hook_running", "hook_not_before_ms", "pauses")
+"""What of a task decides whether its on_success command may be started."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,6 +70,8 @@ class Session:
         self.touch_task(after.task_id, claims=_CLAIMS(before) != _CLAIMS(after))
         if before.limited_until_ms != after.limited_until_ms:
             self.changed[LIMITS] = None
+        if _HOOK(before) != _HOOK(after):
+            self.changed[HOOKS] = None
         saved = replace(after, version=before.version + 1)
         tasks.update(self.uow, before, saved)
         return saved
@@ -95,9 +100,10 @@ class Session:
 
     def record(self, deed: Deed, outcome: str) -> None:
         """Add an entry to the audit."""
-        action = f"{deed.action} {self.note}".rstrip()
-        subject = replace(deed, action=action, task_id=deed.task_id or self.subject)
-        audit.record(self.uow, subject, outcome=outcome, wall_ms=self.now.wall_ms)
+        if self.note or self.subject:
+            action = f"{deed.action} {self.note}".rstrip()
+            deed = replace(deed, action=action, task_id=deed.task_id or self.subject)
+        audit.record(self.uow, deed, outcome=outcome, wall_ms=self.now.wall_ms)
 
     def after_commit(self, tell: Callable[[Session], None]) -> None:
         """Have the runner told of this session once it is durable."""

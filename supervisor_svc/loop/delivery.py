@@ -22,11 +22,12 @@ async def deliver(supervisor: Supervisor, courier: Courier) -> None:
     serving: dict[str, asyncio.Task[None]] = {}
     async with asyncio.TaskGroup() as group:
         with supervisor.hub.subscribe(OUTBOX) as news:
+            waited_for = supervisor.read(outbox.runners_waited_for)
             while True:
-                for runner_id in supervisor.read(outbox.runners_waited_for):
+                for runner_id in waited_for:
                     if runner_id not in serving or serving[runner_id].done():
                         serving[runner_id] = group.create_task(_serve(supervisor, courier, runner_id))
-                await news.take()
+                waited_for = await news.take()
 
 
 async def _serve(supervisor: Supervisor, courier: Courier, runner_id: str) -> None:

@@ -49,6 +49,13 @@ def find(reader: Connection, runner_id: str) -> RunnerRow | None:
     return None if row is None else _from_row(row)
 
 
+def address(reader: Connection, runner_id: str) -> str:
+    """Where a runner that has registered is called."""
+    row = reader.one("SELECT address FROM runners WHERE runner_id = ?", (runner_id,))
+    assert row is not None, "no runner is ever deleted"
+    return str(row[0])
+
+
 def everyone(reader: Connection) -> list[RunnerRow]:
     """Every runner that has ever registered, by id."""
     return [_from_row(row) for row in reader.query(f"{_SELECT} ORDER BY runner_id")]

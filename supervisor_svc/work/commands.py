@@ -13,7 +13,7 @@ from supervisor_svc.core.holds import Actor, HoldView, KnownRuling, Ruling, chec
 from supervisor_svc.store import outbox, views
 from supervisor_svc.store.outbox import Command
 from supervisor_svc.work import announce, intake
-from supervisor_svc.work.session import OUTBOX, Deed, Session
+from supervisor_svc.work.session import Deed, Session, outbox_of
 
 RunnerRequest = runner_pb.AcknowledgeRequest | runner_pb.SteerRequest
 RunnerResponse = runner_pb.AcknowledgeResponse | runner_pb.SteerResponse
@@ -61,7 +61,7 @@ def accept(session: Session, deed: Deed, request: RunnerRequest) -> Command:
     )
     outbox.insert(session.uow, command)
     session.record(deed, outbox.STORED, task_id=to.task_id)
-    session.touch(OUTBOX)
+    session.touch(outbox_of(command.runner_id))
     _touch_escalation(session, command)
     return command
 

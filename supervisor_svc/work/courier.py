@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from lanewarden.errors import Refusal
-from lanewarden.store import Entity
+from lanewarden.store import Connection, Entity
 from supervisor_svc import emitters
 from supervisor_svc.core.delivery import Outcome, judge
 from supervisor_svc.store import outbox, runners
@@ -58,25 +58,33 @@ class Courier:
     async def _drain(self, runner_id: str) -> bool:
         waiting_tasks: set[str] = set()
         after = 0
-        while batch := self._batch(runner_id, after):
+        while True:
+            address, batch = self._look(runner_id, after)
+            if not batch:
+                return not waiting_tasks
             for command in batch:
                 after = command.position
                 if command.task_id in waiting_tasks:
                     continue
-                outcome = await self._deliver(command)
+                outcome = await self._deliver(command, address)
                 if outcome is Outcome.AWAY:
                     return False
                 if outcome is Outcome.BUSY:
                     waiting_tasks.add(command.task_id)
-        return not waiting_tasks
 
-    def _batch(self, runner_id: str, after: int) -> list[Command]:
-        return self._supervisor.read(lambda reader: outbox.waiting(reader, runner_id, after=after, rows_max=BATCH_MAX))
+    def _look(self, runner_id: str, after: int) -> tuple[str, list[Command]]:
+        """Where the runner is, and what it has not had yet."""
 
-    async def _deliver(self, command: Command) -> Outcome:
+        def look(reader: Connection) -> tuple[str, list[Command]]:
+            batch = outbox.waiting(reader, runner_id, after=after, rows_max=BATCH_MAX)
+            return runners.address(reader, runner_id) if batch else "", batch
+
+        return self._supervisor.read(look)
+
+    async def _deliver(self, command: Command, address: str) -> Outcome:
         answer: RunnerResponse | Refusal | None
         try:
-            answer = await self._call(command)
+            answer = await self._call(command, address)
             outcome = Outcome.DELIVERED
         except Refusal as refusal:
             answer, outcome = refusal, judge(refusal, command.command_id)
@@ -90,10 +98,8 @@ class Courier:
             return await self._settle(command, answer, outcome)
         return outcome
 
-    async def _call(self, command: Command) -> RunnerResponse:
-        runner = self._supervisor.read(lambda reader: runners.find(reader, command.runner_id))
-        assert runner is not None, "a command is stored for a runner that has registered"
-        stub = self._supervisor.connect_runner(runner.address)
+    async def _call(self, command: Command, address: str) -> RunnerResponse:
+        stub = self._supervisor.connect_runner(address)
         rpc = stub.Acknowledge if command.kind == outbox.ACKNOWLEDGE else stub.Steer
         answer: RunnerResponse = await rpc(
             commands.request_of(command),

@@ -12,9 +12,14 @@ from supervisor_svc.core.holds import Actor
 from supervisor_svc.store import audit
 
 OUTBOX: Final = Topic("outbox")
-"""A command was stored."""
+"""A command was stored, for any runner."""
 GRANTS: Final = Topic("grant")
 """A lease was granted."""
+
+
+def outbox_of(runner_id: str) -> Topic:
+    """A command was stored for a runner."""
+    return Topic(OUTBOX.kind, runner_id)
 
 
 def told(sink: str) -> Topic:
