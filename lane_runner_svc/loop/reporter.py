@@ -138,7 +138,7 @@ class Reporter:
                     raise Refusal(Reason.LEASE_EXPIRED, f"the supervisor has taken {answered} of {due[-1].sequence}")
                 taken = answered
                 await self._once_there_is_room(partial(self._forget, taken))
-                if GATHER_MARKS_MIN <= len(due) < BATCH_MAX:
+                if GATHER_MARKS_MIN <= len(due) < BATCH_MAX and taken >= due[-1].sequence:
                     # Few large reports cost less than many small ones, and what they cost is taken from those who call.
                     await self._runner.clock.sleep(GATHER_SECONDS)
 
