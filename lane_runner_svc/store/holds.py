@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator
 from dataclasses import fields
-from functools import lru_cache
 from typing import Any, Final
 
 from lane_runner_svc.core.completion import GateDecision
@@ -16,7 +15,6 @@ from lanewarden.records import made
 from lanewarden.store import Row, UnitOfWork
 
 ROWS_AT_A_TIME: Final = 50
-_OPTIONS_MAX: Final = 256
 _READ_IN: Final = ("options", "state", "expired", "ruling", "acked_by")
 _AS_STORED: Final = tuple(field.name for field in fields(Hold) if field.name not in _READ_IN)
 _UNCLOSED = "state IN ('OPEN', 'RELEASED')"  # word for word the condition of the index holds_unclosed
@@ -46,10 +44,9 @@ def _ruling(row: Row) -> Ruling:
     )
 
 
-@lru_cache(maxsize=_OPTIONS_MAX)
 def _options(stored: str) -> tuple[tuple[str, str], ...]:
-    """Most questions offer none, and one is read many times."""
-    return tuple((key, text) for key, text in json.loads(stored))
+    # Most questions offer none.
+    return () if stored == "[]" else tuple((key, text) for key, text in json.loads(stored))
 
 
 def load(reader: Reader, escalation_id: str) -> Hold:
