@@ -6,11 +6,11 @@ set at that exit, and cleared when its time has come, by ResumeTask, or with the
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Final
 
 from lane_runner_svc.core.task import Now, PauseCause, Task
 from lanewarden.errors import invalid
+from lanewarden.records import replace
 
 EXIT_CODE: Final = 75
 """``EX_TEMPFAIL`` of sysexits.h: try again later."""
