@@ -30,7 +30,7 @@ from lane_runner_svc.runner import Runner
 from lane_runner_svc.store.meta import ensure_store_id
 from lane_runner_svc.store.schema import MIGRATIONS
 from lane_runner_svc.work.session import AttemptRef
-from lanewarden import client
+from lanewarden import cgroups, client
 from lanewarden.auth import Credentials, Role
 from lanewarden.client import Stub
 from lanewarden.clock import Clock, SystemClock
@@ -175,7 +175,10 @@ async def running(
         hosts: list[ProcessHost] = []
 
         def make_workers(on_exit: Callable[[ExitRecord], None]) -> ProcessHost:
-            host = ProcessHost(directory.path / "attempts", spawner=spawner, on_exit=on_exit)
+            delegation = cgroups.find()
+            log.info("cgroups of workers", extra={"found": delegation.text})
+            attempts_dir = directory.path / "attempts"
+            host = ProcessHost(attempts_dir, spawner=spawner, on_exit=on_exit, cgroup_parent=delegation.path)
             stack.push_async_callback(host.close)
             hosts.append(host)
             return host

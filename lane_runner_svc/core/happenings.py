@@ -199,8 +199,9 @@ def _(happening: Exited, task: Task, now: Now) -> Step:
         return _limited(limits.wait(gone, happening.retry_ms), happening, now)
     if happening.open_holds:
         return _move(gone, Event.EXITED_HELD, now)
-    if happening.interrupted and gone.outcome is None:
-        return _move(gone, Event.INTERRUPTED, now, summary=f"attempt {gone.attempt} was stopped with the runner")
+    if (happening.interrupted or exit_.runner_lost) and gone.outcome is None:
+        how = f": the worker {exit_}" if exit_.runner_lost else " was stopped with the runner"
+        return _move(gone, Event.INTERRUPTED, now, summary=f"attempt {gone.attempt}{how}")
     if exit_.kind is ExitKind.NEVER_STARTED and gone.state is State.STARTING:
         return _judge(LaunchFailed(cause="the runner ended before the worker began", jitter=0.0), gone, now)
     if happening.unacknowledged:

@@ -58,12 +58,16 @@ class ExitKind(enum.Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exit:
-    """The end of an attempt's process tree. ``code`` belongs to EXITED, ``signal`` (a name) to SIGNALED."""
+    """The end of an attempt's process tree. ``code`` belongs to EXITED, ``signal`` (a name) to SIGNALED.
+
+    ``runner_lost``: its shim stopped it because no runner came back within the time that the task allows.
+    """
 
     kind: ExitKind
     code: int | None = None
     signal: int | None = None
     signal_name: str = ""
+    runner_lost: bool = False
 
     @property
     def early(self) -> bool:
@@ -71,6 +75,10 @@ class Exit:
         return self.kind is not ExitKind.EXITED
 
     def __str__(self) -> str:
+        return f"{self._end}, stopped because its runner was lost" if self.runner_lost else self._end
+
+    @property
+    def _end(self) -> str:
         if self.kind is ExitKind.EXITED:
             return f"exited with code {self.code}"
         if self.kind is ExitKind.SIGNALED:

@@ -144,6 +144,7 @@ class Launcher:
             env=env,
             log_bytes_max=spec.log_bytes_max,
             stop_grace_seconds=launch.task.stop_grace_ms / 1000,
+            runner_loss_stop_after_seconds=_runner_loss_seconds(spec),
         )
 
     async def _launched(self, ref: AttemptRef, identity: WorkerIdentity) -> None:
@@ -177,7 +178,8 @@ class Launcher:
                 task_id=ref.task_id,
             )
         )
-        level = logging.WARNING if exit_.early and not record.stop_requested else logging.INFO
+        wanted = record.stop_requested and not record.runner_lost
+        level = logging.WARNING if exit_.early and not wanted else logging.INFO
         facts = {"task": ref.task_id, "attempt": ref.attempt, "end": str(exit_), "state": task.state.name}
         log.log(level, "worker ended", extra=facts)
 
@@ -252,7 +254,17 @@ def _ref(key: AttemptKey) -> AttemptRef:
     return AttemptRef(task_id=key.task_id, epoch=key.epoch, attempt=key.attempt)
 
 
+def _runner_loss_seconds(spec: TaskSpec) -> float | None:
+    return spec.runner_loss_stop_after.ToMilliseconds() / 1000 if spec.HasField("runner_loss_stop_after") else None
+
+
 def exit_of(record: ExitRecord) -> Exit:
     """The end of a process tree in the core's words."""
     name = signal.Signals(record.signal).name if record.signal in set(signal.Signals) else ""
-    return Exit(kind=CoreExitKind[record.kind.value], code=record.code, signal=record.signal, signal_name=name)
+    return Exit(
+        kind=CoreExitKind[record.kind.value],
+        code=record.code,
+        signal=record.signal,
+        signal_name=name,
+        runner_lost=record.runner_lost,
+    )

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from . import files
+from .cgroup import Cgroup
 from .model import AttemptKey, ExitKind, ExitRecord, WorkerIdentity
 from .survivors import ATTEMPT_MARK, LAUNCH_MARK, kill_survivors
 
@@ -55,13 +56,13 @@ class AttemptDirectory:
             return record
         identity, killed = self.identity(), 0
         if identity is not None:
-            marks = {
-                ATTEMPT_MARK: str(self.key),
-                LAUNCH_MARK: str((self._read(files.WORKER) or {}).get("launch_id")),
-            }
-            while found := kill_survivors(identity, marks):
+            found_by = self._read(files.WORKER) or {}
+            marks = {ATTEMPT_MARK: str(self.key), LAUNCH_MARK: str(found_by.get("launch_id"))}
+            cgroup = Cgroup(str(found_by.get("cgroup", "")))
+            while found := kill_survivors(identity, marks, cgroup):
                 killed = max(killed, found)
                 time.sleep(_KILL_PAUSE_SECONDS)
+            cgroup.remove()
         record = ExitRecord(
             key=self.key,
             kind=ExitKind.NEVER_STARTED if identity is None else ExitKind.SHIM_LOST,

@@ -35,6 +35,7 @@ class ProcessHost:
     ``on_exit`` is called on the loop, once for every attempt that was launched, or adopted running, when no
     process of it is left. It may come before the coroutine that awaits :meth:`launch` has resumed.
     ``on_output`` is called with running totals at most ten times a second per attempt. Neither may raise.
+    ``cgroup_parent`` is where workers may get cgroups of their own; None where the host has no such place.
     """
 
     def __init__(
@@ -44,8 +45,10 @@ class ProcessHost:
         on_exit: Callable[[ExitRecord], None],
         spawner: Spawner,
         on_output: Callable[[AttemptKey, OutputTotals], None] = lambda _key, _totals: None,
+        cgroup_parent: Path | None = None,
     ) -> None:
         self._attempts_dir = attempts_dir
+        self._cgroup_parent = str(cgroup_parent or "")
         self._on_exit, self._on_output = on_exit, on_output
         self._spawner = spawner
         self._followers: dict[AttemptKey, Follower] = {}
@@ -146,11 +149,13 @@ class ProcessHost:
             "key": {"task_id": spec.key.task_id, "epoch": spec.key.epoch, "attempt": spec.key.attempt},
             "stop_grace_seconds": spec.stop_grace_seconds,
             "log_bytes_max": spec.log_bytes_max,
+            "runner_loss_stop_after_seconds": spec.runner_loss_stop_after_seconds,
             "run": {
                 "argv": spec.argv,
                 "cwd": spec.cwd,
                 "env": {**spec.env, **marks},
                 "launch_id": launch_id,
+                "cgroup_parent": self._cgroup_parent,
             },
         }
         for _ in range(_SPAWNS_MAX):

@@ -47,6 +47,8 @@ class LaunchSpec:
     env: Mapping[str, str]
     stop_grace_seconds: float
     log_bytes_max: int = LOG_BYTES_MAX
+    runner_loss_stop_after_seconds: float | None = None
+    """How long the worker may go on while no runner follows it, before its shim stops it; None: for ever."""
 
 
 class LaunchFailed(Exception):  # noqa: N818 - the worker was not started: a result, told to people
@@ -98,6 +100,8 @@ class ExitRecord:
     """Bytes that the disk did not take."""
     cause: str = ""
     """One line for people when the worker was never started."""
+    runner_lost: bool = False
+    """It was stopped because no runner had followed it for as long as its spec allows."""
 
     @classmethod
     def from_json(cls, fields: Mapping[str, Any]) -> ExitRecord:
@@ -121,6 +125,7 @@ class ExitRecord:
             "log_bytes": self.log_bytes,
             "log_bytes_dropped": self.log_bytes_dropped,
             "cause": self.cause,
+            "runner_lost": self.runner_lost,
         }
 
 

@@ -18,6 +18,7 @@ import sys
 import time
 
 from . import files, kernel
+from .deadman import Deadman
 from .outputlog import OutputLog
 from .shim_loop import Shim
 from .worker import NotStarted, Worker
@@ -29,6 +30,7 @@ def main() -> None:
     """Run one attempt from its launch to its exit record."""
     spec = json.loads(sys.stdin.buffer.read())
     key, stop_grace_seconds = spec["key"], spec["stop_grace_seconds"]
+    deadman = Deadman(spec.get("runner_loss_stop_after_seconds"))
     umask = os.umask(0o077)
     if files.try_lock(files.LOCK) is None:  # the descriptor stays open, and the lock ours, until this process ends
         return _answer({"outcome": "locked"})
@@ -48,7 +50,7 @@ def main() -> None:
         return _give_up(key, f"the shim could not start: {error.strerror}", name)
     del spec  # the worker's secrets have no business here any longer
     _answer({"outcome": "ready"} | worker.identity)
-    Shim(key, worker, log, listener, wakeup, stop_grace_seconds=stop_grace_seconds).run()
+    Shim(key, worker, log, listener, wakeup, deadman, stop_grace_seconds=stop_grace_seconds).run()
     os.unlink(files.SOCKET)
     return None
 

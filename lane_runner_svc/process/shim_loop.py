@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable
 
 from . import files
+from .deadman import LOOK_SECONDS, Deadman
 from .outputlog import OutputLog
 from .tree import Tree
 from .worker import Worker
@@ -25,6 +26,9 @@ _DRAIN_READS_MAX = 64
 """Reads after the tree is empty; enough for the largest pipe. A stranger may hold the pipe's other end."""
 _NOTE_SECONDS = 0.1
 _CLIENTS_MAX = 8
+_COMMAND_BYTES_MAX = 4096
+_GRACE_MS_MAX = 3_600_000
+"""More than a task may ask for."""
 _LEFTOVER_GRACE_SECONDS = 0.5
 """What leftovers get after a worker that ended by itself: its end must be known within a second."""
 _LEFTOVER_GRACE_STOPPING_SECONDS = 2.0
@@ -45,12 +49,14 @@ class Shim:
         log: OutputLog,
         listener: socket.socket,
         wakeup: int,
+        deadman: Deadman,
         *,
         stop_grace_seconds: float,
     ) -> None:
         self._key = key
         self._worker, self._log, self._listener, self._wakeup = worker, log, listener, wakeup
-        self._stop_grace_seconds = stop_grace_seconds
+        self._deadman, self._stop_grace_seconds = deadman, stop_grace_seconds
+        self._runner_lost = False
         self._tree = Tree(worker.pid)
         self._poll = select.poll()
         self._handlers: dict[int, Callable[[], object]] = {}
@@ -95,14 +101,25 @@ class Shim:
         self._note_output(now)
         if self._exit is not None:
             return self._sweep(self._exit, now)
+        self._look_for_runner(now)
         if self._kill_at is not None:
             if now >= self._kill_at and not self._killed:
                 self._killed = True
-                self._tree.signal_group(signal.SIGKILL)
-                self._tree.signal_leftovers(signal.SIGKILL)
+                self._kill_tree()
             elif not self._killed:
                 self._wake_at["kill"] = self._kill_at
         return False
+
+    def _look_for_runner(self, now: float) -> None:
+        """Stop a worker that has been without a runner for as long as its task allows."""
+        left_seconds = self._deadman.left_seconds(connected=bool(self._clients))
+        if left_seconds is None or self._kill_at is not None:
+            return
+        if left_seconds > 0:
+            self._wake_at["deadman"] = now + min(left_seconds, LOOK_SECONDS)
+            return
+        self._runner_lost = True
+        self._stop(self._stop_grace_seconds)
 
     # The ends: of the worker, then of its tree.
 
@@ -124,6 +141,7 @@ class Shim:
             "code": code,
             "signal": number,
             "stop_requested": self._kill_at is not None,
+            "runner_lost": self._runner_lost,
             "ended_wall_ms": time.time_ns() // 1_000_000,
         }
         self._leftovers_killed_from = now + _LEFTOVER_GRACE_SECONDS
@@ -142,15 +160,21 @@ class Shim:
         if now < kill_from:
             self._wake_at["sweep"] = kill_from
             return False
-        self._tree.signal_group(signal.SIGKILL)
-        self._tree.signal_leftovers(signal.SIGKILL)
+        self._kill_tree()
         hurry = now < kill_from + _KILL_HURRY_SECONDS
         self._wake_at["sweep"] = now + (_KILL_PAUSE_SECONDS if hurry else _KILL_PAUSE_LONG_SECONDS)
         return False
 
+    def _kill_tree(self) -> None:
+        self._worker.cgroup.kill()
+        # Whoever had the right to leave the cgroup is still below us.
+        self._tree.signal_group(signal.SIGKILL)
+        self._tree.signal_leftovers(signal.SIGKILL)
+
     def _write_record(self, exit_: dict[str, object]) -> bool:
         """Write the exit record and tell the runner. A disk that fails delays the first, not the second."""
         if self._record is None:
+            self._worker.cgroup.remove()
             for _ in range(_DRAIN_READS_MAX):
                 if not self._read_output():
                     break
@@ -205,15 +229,17 @@ class Shim:
 
     def _on_command(self, client: socket.socket) -> None:
         try:
-            command = json.loads(client.recv(4096) or b"null")
+            grace_seconds = stop_asked(client.recv(_COMMAND_BYTES_MAX))
         except BlockingIOError:
             return
-        except (OSError, ValueError):
-            command = None
-        if command is None:
+        except (
+            OSError,
+            ValueError,
+            RecursionError,
+        ):  # it is gone, or no runner: nothing that it says may end this process
             self._drop(client)
-        elif command.get("type") == "stop":
-            self._stop(command["grace_ms"] / 1000)
+        else:
+            self._stop(grace_seconds)
 
     # What goes out. A packet is taken whole or not at all, so a runner that does not read loses notes, never
     # sense.
@@ -246,3 +272,12 @@ class Shim:
         self._unwatch(client.fileno())
         self._clients.pop(client.fileno(), None)
         client.close()
+
+
+def stop_asked(packet: bytes) -> float:
+    """The grace in seconds of the one command there is; raises ValueError for anything else."""
+    command = json.loads(packet)
+    grace_ms = command.get("grace_ms") if isinstance(command, dict) and command.get("type") == "stop" else None
+    if type(grace_ms) is not int or not 0 <= grace_ms <= _GRACE_MS_MAX:
+        raise ValueError("not a stop")
+    return grace_ms / 1000

@@ -1,13 +1,14 @@
 """Ending what a killed shim left behind, and nobody else.
 
-A process is taken for ours by either of two proofs, looked at again once a pidfd pins the process, so that a
+A process is taken for ours by any of three proofs, looked at again once a pidfd pins the process, so that a
 pid that changes hands in between is never signalled:
 
 - it is the recorded worker: same boot, same pid, same start time;
-- its environment, which it inherited, holds both marks of this very launch (the second is random).
+- its environment, which it inherited, holds both marks of this very launch (the second is random);
+- it is in the cgroup that was made for this very launch.
 
-This process and its ancestors are never ours, whatever a file says. A process that wiped its environment is
-not found here; the spawner, which inherits the orphans of its shims, ends those.
+This process and its ancestors are never ours, whatever a file says. Without a cgroup, a process that wiped its
+environment is not found here; the spawner, which inherits the orphans of its shims, ends those.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from . import kernel
+from .cgroup import Cgroup
 from .model import WorkerIdentity
 
 ATTEMPT_MARK = "LANEWARDEN_ATTEMPT_ID"
@@ -26,7 +28,7 @@ LAUNCH_MARK = "LANEWARDEN_LAUNCH_ID"
 _ANCESTORS_MAX = 1000
 
 
-def kill_survivors(identity: WorkerIdentity, marks: dict[str, str]) -> int:
+def kill_survivors(identity: WorkerIdentity, marks: dict[str, str], cgroup: Cgroup) -> int:
     """SIGKILL every survivor of the launch once; returns how many there were. Blocks for a scan of /proc."""
     if identity.boot_id != kernel.boot_id():
         return 0
@@ -36,7 +38,8 @@ def kill_survivors(identity: WorkerIdentity, marks: dict[str, str]) -> int:
         ticks = kernel.start_ticks(pid)
         if ticks is None:
             return False
-        return (pid, ticks) == (identity.pid, identity.start_ticks) or _has_marks(pid, marks)
+        recorded = (pid, ticks) == (identity.pid, identity.start_ticks)
+        return recorded or _has_marks(pid, marks) or cgroup.has(pid)
 
     candidates = [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdecimal()]
     return sum(_kill(pid, is_ours) for pid in candidates if pid not in spared and is_ours(pid))

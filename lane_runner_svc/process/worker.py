@@ -15,6 +15,7 @@ import os
 import signal
 
 from . import files, kernel
+from .cgroup import Cgroup, path_of
 
 _PIPE_BYTES = 256 * 1024
 
@@ -29,9 +30,18 @@ class NotStarted(Exception):  # noqa: N818 - a result for the runner
 
 
 class Worker:
-    """A worker that runs: its pid, a pidfd, the read end of its output, its identity as JSON fields."""
+    """A worker that runs: its pid, a pidfd, the read end of its output, its cgroup, its identity as JSON fields."""
 
-    def __init__(self, argv: list[str], cwd: str, env: dict[str, str], *, umask: int, launch_id: str) -> None:
+    def __init__(
+        self,
+        argv: list[str],
+        cwd: str,
+        env: dict[str, str],
+        *,
+        umask: int,
+        launch_id: str,
+        cgroup_parent: str = "",
+    ) -> None:
         """Start it; raises :class:`NotStarted`, or OSError for want of a resource: end then."""
         self.output, output = os.pipe2(os.O_CLOEXEC)
         with contextlib.suppress(OSError):  # a small pipe is only slower
@@ -52,13 +62,18 @@ class Worker:
             "start_ticks": kernel.start_ticks(self.pid),
             "boot_id": kernel.boot_id(),
         }
-        files.write_durably(files.WORKER, json.dumps(self.identity | {"launch_id": launch_id}).encode())
+        path = path_of(cgroup_parent, launch_id)
+        found_by = {"launch_id": launch_id, "cgroup": path}
+        files.write_durably(files.WORKER, json.dumps(self.identity | found_by).encode())
+        self.cgroup = Cgroup(path)
+        self.cgroup.take(self.pid)
         os.write(go_write, b"!")
         os.close(go_write)
         result = os.read(result_read, 64).decode()
         os.close(result_read)
         if result:
             os.waitpid(self.pid, 0)
+            self.cgroup.remove()
             where, number = result.split(":")
             raise NotStarted(_cause(where, int(number), argv[0], cwd), int(number))
 

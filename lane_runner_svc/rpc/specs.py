@@ -21,6 +21,8 @@ PREMATURE_EXITS_DEFAULT: Final = 3
 LAUNCH_FAILURES_DEFAULT: Final = 5
 HOLD_DEADLINE_MS_MIN: Final = 60_000
 HOLD_DEADLINE_MS_MAX: Final = 366 * 24 * 3600 * 1000
+RUNNER_LOSS_MS_MIN: Final = 1_000
+RUNNER_LOSS_MS_MAX: Final = HOLD_DEADLINE_MS_MAX
 LOG_BYTES_DEFAULT: Final = 64 << 20
 RESERVED_PREFIX: Final = "LANEWARDEN_"
 _UNFIT: Final = re.compile(r"[^A-Za-z0-9._-]+")
@@ -59,6 +61,7 @@ def check(
         *_environment_problems(spec),
         *_place_problems(filled, {**environment, **spec.env}),
         *_patience_problems(filled),
+        *_runner_loss_problems(spec),
         *([] if 0 <= grace_ms <= STOP_GRACE_MS_MAX else [("spec.stop_grace", "must be from 0 to 10 minutes")]),
         *(
             []
@@ -114,6 +117,13 @@ def _patience_problems(spec: task_pb2.TaskSpec) -> list[tuple[str, str]]:
     if delays != sorted(delays) or any(not 0 <= delay <= HOLD_DEADLINE_MS_MAX for delay in delays):
         problems.append(("spec.approvers", "delays must not be negative, and each at least that of the one before"))
     return problems
+
+
+def _runner_loss_problems(spec: task_pb2.TaskSpec) -> list[tuple[str, str]]:
+    stop_after_ms = spec.runner_loss_stop_after.ToMilliseconds()
+    if not spec.HasField("runner_loss_stop_after") or RUNNER_LOSS_MS_MIN <= stop_after_ms <= RUNNER_LOSS_MS_MAX:
+        return []
+    return [("spec.runner_loss_stop_after", "must be from 1 second to 1 year")]
 
 
 def _environment_problems(spec: task_pb2.TaskSpec) -> list[tuple[str, str]]:

@@ -12,6 +12,7 @@ from typing import Final
 
 import click
 
+from lanewarden import cgroups
 from lanewarden.cli import control
 from lanewarden.cli.exits import Exit
 from lanewarden.cli.inbox import json_option
@@ -44,7 +45,7 @@ def doctor(state: StateDir, as_json: bool) -> int:
 
     Exit code 1 when something that it cannot do without is missing.
     """
-    findings = [*_platform(), *_sqlite(), *_directory(state.path), *_ports(state), *_tools()]
+    findings = [*_platform(), *_cgroups(), *_sqlite(), *_directory(state.path), *_ports(state), *_tools()]
     if as_json:
         write_json([asdict(each) for each in findings])
     else:
@@ -69,6 +70,12 @@ def _platform() -> Iterator[Finding]:
     yield _either(
         _has_subreaper(), "child subreaper", "available", "missing; needs Linux 3.4 and a sandbox that lets it"
     )
+
+
+def _cgroups() -> Iterator[Finding]:
+    found = cgroups.find()
+    how = "ended at one stroke, in" if found.path else "ended process by process:"
+    yield Finding("ok", "worker trees", f"{how} {found.text}")
 
 
 def _has_pidfd() -> bool:

@@ -46,6 +46,16 @@ def _approvers(ctx: click.Context, param: click.Parameter, values: tuple[str, ..
     return found
 
 
+def _runner_loss(ctx: click.Context, param: click.Parameter, value: str) -> timedelta | None:
+    """The span of stop-after=D; None for continue."""
+    word, equals, span = value.partition("=")
+    if value == "continue":
+        return None
+    if word != "stop-after" or not equals:
+        raise click.BadParameter(f"{value!r} is neither continue nor stop-after=D", ctx, param)
+    return durations.given(ctx, param, span)
+
+
 def _words(ctx: click.Context, param: click.Parameter, value: str | None) -> list[str]:
     """A command in one argument, taken apart as a shell would, and as little else of one."""
     if value is None:
@@ -96,6 +106,14 @@ def _words(ctx: click.Context, param: click.Parameter, value: str | None) -> lis
 @click.option(
     "--stop-grace", type=click.FloatRange(0, 600), metavar="S", help="From SIGTERM to SIGKILL (default 10 s)."
 )
+@click.option(
+    "--on-runner-loss",
+    "runner_loss_stop_after",
+    default="continue",
+    callback=_runner_loss,
+    metavar="WHAT",
+    help="What becomes of the worker while its runner is gone: `continue` (default), or `stop-after=D`.",
+)
 @click.option("--premature-exits", type=click.IntRange(0, 100), metavar="N", help="Of its worker, at most (default 3).")
 @click.argument("argv", nargs=-1, required=True, metavar="CMD...", type=click.UNPROCESSED)
 @click.pass_obj
@@ -138,6 +156,7 @@ def _spec(
     approvers: list[task_pb2.Approver],
     on_success: list[str],
     stop_grace: float | None,
+    runner_loss_stop_after: timedelta | None,
     premature_exits: int | None,
     argv: tuple[str, ...],
 ) -> task_pb2.TaskSpec:
@@ -153,5 +172,6 @@ def _spec(
         approvers=approvers,
         on_success=on_success,
         stop_grace=None if stop_grace is None else timedelta(seconds=stop_grace),
+        runner_loss_stop_after=runner_loss_stop_after,
         premature_exits_max=premature_exits,
     )

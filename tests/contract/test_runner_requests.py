@@ -302,6 +302,9 @@ def test_questions_that_cannot_be_answered_are_refused(kit: RunnerKit) -> None:
         ({"stop_grace": {"seconds": 601}}, "spec.stop_grace"),
         ({"stop_grace": {"seconds": -1}}, "spec.stop_grace"),
         ({"stop_grace": {"seconds": 315_576_000_000}}, "spec.stop_grace"),
+        ({"runner_loss_stop_after": {"nanos": 999_999_999}}, "spec.runner_loss_stop_after"),
+        ({"runner_loss_stop_after": {"seconds": -1}}, "spec.runner_loss_stop_after"),
+        ({"runner_loss_stop_after": {"seconds": 366 * 86_400 + 1}}, "spec.runner_loss_stop_after"),
     ],
     ids=lambda each: str(each)[:40],
 )

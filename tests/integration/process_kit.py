@@ -5,12 +5,15 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import subprocess
+import sys
 import time
 import uuid
 from collections.abc import Callable
 from pathlib import Path
 
 from lane_runner_svc.process import AttemptKey, ExitRecord, LaunchSpec, OutputTotals, ProcessHost, Spawner
+from lane_runner_svc.process.kernel import start_ticks
 
 END_SECONDS = 20.0
 PATH = os.defpath
@@ -19,7 +22,14 @@ PATH = os.defpath
 class Rig:
     """A process host in ``tmp_path``, and the ends and outputs that it reported."""
 
-    def __init__(self, tmp_path: Path, *, spawner: Spawner | None = None, task_id: str | None = None) -> None:
+    def __init__(
+        self,
+        tmp_path: Path,
+        *,
+        spawner: Spawner | None = None,
+        task_id: str | None = None,
+        cgroup_parent: Path | None = None,
+    ) -> None:
         self.attempts_dir = tmp_path / "attempts"
         self.task_id = task_id or f"task-{uuid.uuid4().hex}"
         self.spawner = spawner or Spawner()
@@ -31,6 +41,7 @@ class Rig:
             on_exit=self.ends.put_nowait,
             spawner=self.spawner,
             on_output=lambda _key, totals: self.outputs.append(totals),
+            cgroup_parent=cgroup_parent,
         )
 
     def key(self, attempt: int = 1) -> AttemptKey:
@@ -44,6 +55,7 @@ class Rig:
         env: dict[str, str] | None = None,
         grace_seconds: float = 1.0,
         log_bytes_max: int = 1 << 20,
+        stop_after_seconds: float | None = None,
     ) -> LaunchSpec:
         return LaunchSpec(
             key=self.key(attempt),
@@ -52,6 +64,7 @@ class Rig:
             env={"PATH": PATH} | (env or {}),
             stop_grace_seconds=grace_seconds,
             log_bytes_max=log_bytes_max,
+            runner_loss_stop_after_seconds=stop_after_seconds,
         )
 
     def directory(self, attempt: int = 1) -> Path:
@@ -72,6 +85,48 @@ class Rig:
         await self.host.close()
         self.spawner.close()
         await until(lambda: not kill_all(self.alive()))
+
+
+class Bystander:
+    """A stranger who blocks every signal, so that one sent to him stays pending where the kernel shows it."""
+
+    def __init__(self, *words: str, env: dict[str, str] | None = None, session: bool = False) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-I", "-S", "-c", _BYSTANDER, *words],
+            env={"PATH": PATH} | (env or {}),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            start_new_session=session,
+        )
+        assert self._process.stdout
+        assert self._process.stdout.readline() == b"up\n"
+        self.pid = self._process.pid
+        self.start_ticks = start_ticks(self.pid) or 0
+
+    def untouched(self) -> bool:
+        """Whether no signal has ever reached him: none is pending, he is not stopped, and he lives."""
+        return self._process.poll() is None and no_signal_reached(self.pid)
+
+    def end(self) -> int:
+        """Let him go; his exit code."""
+        self._process.communicate()
+        return self._process.returncode
+
+
+_BYSTANDER = """
+import signal, sys
+signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+print("up", flush=True)
+sys.stdin.read()
+"""
+
+
+def no_signal_reached(pid: int) -> bool:
+    """Whether a process that blocks every signal lives, is not stopped, and has none pending, see proc_pid_status(5)."""
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    status = dict(line.split(":\t", 1) for line in lines if ":\t" in line)
+    pending = int(status["SigPnd"], 16) | int(status["ShdPnd"], 16)
+    return pending == 0 and status["State"][0] in "RSD"
 
 
 def marked(task_id: str) -> list[int]:

@@ -175,6 +175,7 @@ CASES = {
     "value with NUL": task("env[0].value", env={"A": "\0"}),
     "grace above its range": task("stop_grace", stop_grace={"seconds": 601}),
     "grace below zero": task("stop_grace", stop_grace={"seconds": -1}),
+    "runner loss below its range": task("runner_loss_stop_after", runner_loss_stop_after={"nanos": 1}),
     "premature exits above their range": task("premature_exits_max", premature_exits_max=101),
     "launch failures above their range": task("launch_failures_max", launch_failures_max=101),
     "log smaller than a log can be": task("log_bytes_max", log_bytes_max=1),

@@ -211,7 +211,8 @@ def test_run_detached_prints_the_id_only(at: Desk, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr("lanewarden.cli.run.ensure_up", lambda state: None)
     monkeypatch.setenv("PATH", "/somewhere")
     words = (
-        "run --detach --name n --lane l --gate g --env A=b=c --stop-grace 1.5 --premature-exits 0 -- prog -x --name y"
+        "run --detach --name n --lane l --gate g --env A=b=c --stop-grace 1.5 --premature-exits 0"
+        " --on-runner-loss stop-after=2m -- prog -x --name y"
     )
     code, out, err = at.run(*words.split())
     assert (code, out, err) == (0, "t-new\n", "")
@@ -222,6 +223,15 @@ def test_run_detached_prints_the_id_only(at: Desk, monkeypatch: pytest.MonkeyPat
     assert spec.cwd == str(Path.cwd())
     assert spec.stop_grace.ToMilliseconds() == 1500
     assert spec.HasField("premature_exits_max")
+    assert spec.runner_loss_stop_after.ToSeconds() == 120
+
+
+def test_run_leaves_a_worker_alone_when_its_runner_is_lost(at: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`continue` is the default, and may be said."""
+    monkeypatch.setattr("lanewarden.cli.run.ensure_up", lambda state: None)
+    for words in ("run --detach -- prog", "run --detach --on-runner-loss continue -- prog"):
+        assert at.run(*words.split())[0] == 0
+        assert not at.got(pb.OperatorServiceSubmitTaskRequest).spec.HasField("runner_loss_stop_after")
 
 
 def test_run_follows_to_the_outcome(at: Desk, monkeypatch: pytest.MonkeyPatch) -> None:

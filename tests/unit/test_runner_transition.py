@@ -109,6 +109,18 @@ def test_exit_third_what_the_runner_interrupted_goes_back_and_costs_nothing(end:
     assert step.effects == ()
 
 
+def test_exit_third_what_its_shim_stopped_for_want_of_a_runner_goes_back_and_costs_nothing() -> None:
+    """As if the runner had stopped it, and the summary says what it was; a hold, a cancel and its own word come first."""
+    end = replace(KILLED, runner_lost=True)
+    step = exit_of(alive(), end, **EVERYTHING_ELSE)
+    assert (step.task.state, step.task.premature_exits, step.task.not_before_ms) == (State.QUEUED, 0, 0)
+    assert step.task.summary == "attempt 1: the worker was killed by SIGKILL, stopped because its runner was lost"
+    assert exit_of(alive(State.HELD), end, open_holds=1).task.state is State.HELD
+    assert exit_of(alive(cancel_cause="enough"), end).task.state is State.CANCELED
+    said = alive(outcome=Outcome.SUCCEEDED, outcome_summary="all done")
+    assert exit_of(said, end).task.state is State.SUCCEEDED
+
+
 def test_exit_of_an_interrupted_worker_that_had_said_complete_is_a_completion() -> None:
     """Its word was stored, so the attempt is not repeated."""
     before = alive(outcome=Outcome.SUCCEEDED, outcome_summary="all built")
