@@ -28,7 +28,7 @@ from lanewarden.v1 import operator_service_pb2 as operator_pb
 from lanewarden.v1 import task_pb2, write_trace_service_pb2
 from lanewarden.worker import Worker
 from tests.integration.pair import DEADLINE_SECONDS, Pair, Service, eventually
-from tests.integration.process_kit import marked
+from tests.integration.process_kit import marked, with_variable
 from tests.integration.puppet import NOTICED_SECONDS_MAX, Puppet, fresh, refused, state_of
 
 LANES = 4
@@ -59,20 +59,6 @@ def output(pair: Pair, task_id: str) -> bytes:
 def log_path(pair: Pair, task_id: str) -> Path:
     """The log of a task's first attempt, for looking at it while no runner is there to ask."""
     return pair.directory / "runner" / "attempts" / task_id / "1-1" / "output.log"
-
-
-def with_variable(variable: str) -> list[int]:
-    """Pids of living processes that have the variable, given as NAME=value, in their environment."""
-    found = []
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdecimal() and int(entry.name) != os.getpid():
-            try:
-                held = (entry / "environ").read_bytes().split(b"\0")
-            except OSError:
-                continue
-            if variable.encode() in held:
-                found.append(int(entry.name))
-    return found
 
 
 # P01
