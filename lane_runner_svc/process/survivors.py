@@ -38,11 +38,14 @@ def kill_survivors(identity: WorkerIdentity, marks: dict[str, str], cgroup: Cgro
         ticks = kernel.start_ticks(pid)
         if ticks is None:
             return False
-        recorded = (pid, ticks) == (identity.pid, identity.start_ticks)
-        return recorded or _has_marks(pid, marks) or cgroup.has(pid)
+        return _is_recorded(identity, pid, ticks) or _has_marks(pid, marks) or cgroup.has(pid)
 
     candidates = [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdecimal()]
     return sum(_kill(pid, is_ours) for pid in candidates if pid not in spared and is_ours(pid))
+
+
+def _is_recorded(identity: WorkerIdentity, pid: int, ticks: int) -> bool:
+    return (pid, ticks) == (identity.pid, identity.start_ticks)
 
 
 def _kill(pid: int, is_ours: Callable[[int], bool]) -> bool:

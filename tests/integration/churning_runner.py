@@ -136,7 +136,8 @@ class Runner:
         if "shim" in fate:
             with contextlib.suppress(AssertionError, OSError):  # it has none yet, or no more
                 pid = shim_pid(key.directory_under(self._directory / "attempts"))
-                kill(pid, start_ticks(pid))
+                if pid != os.getpid():  # this host settles the attempt, and has its lock
+                    kill(pid, start_ticks(pid))
         if "spawner" in fate and self._spawner.pid is not None:
             kill(self._spawner.pid, start_ticks(self._spawner.pid))
         # Whatever happened, it may also be stopped; without that a sleeping worker would have no end.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import random
 import signal
@@ -16,7 +15,6 @@ from pathlib import Path
 import pytest
 
 from lane_runner_svc.process import ExitKind, ExitRecord, LaunchFailed, WorkerIdentity
-from lane_runner_svc.process.kernel import boot_id, start_ticks
 from tests.integration.process_kit import Rig, shim_pid, until
 
 ROOT = Path(__file__).parents[2]
@@ -198,67 +196,6 @@ async def test_orphan_that_wiped_its_environment_is_ended_by_the_spawner(rig: Ri
     os.kill(shim_pid(rig.directory()), signal.SIGKILL)
     await rig.end()
     await until(lambda: not Path(f"/proc/{orphan}").exists())
-
-
-@pytest.fixture
-async def stranger() -> AsyncIterator[subprocess.Popen[bytes]]:
-    process = subprocess.Popen(["sleep", "1000"])
-    yield process
-    process.kill()
-    process.wait()
-
-
-async def adopt_fabricated(rig: Rig, worker: dict[str, object]) -> None:
-    """Adopt an attempt whose shim is gone and whose worker.json says ``worker``; it must be reclaimed at once."""
-    rig.directory().mkdir(parents=True)
-    (rig.directory() / "worker.json").write_text(json.dumps({"launch_id": "0" * 32} | worker))
-    began = time.monotonic()
-    news = (await rig.host.adopt([rig.key()]))[rig.key()]
-    assert isinstance(news, ExitRecord)
-    assert (news.kind, news.leftovers_killed) == (ExitKind.SHIM_LOST, 0)
-    assert time.monotonic() - began < 1.0
-
-
-async def test_p03_pid_of_another_program(rig: Rig, stranger: subprocess.Popen[bytes]) -> None:
-    """(a) The stored pid now belongs to a program that started later: it is not signalled."""
-    ticks = start_ticks(stranger.pid)
-    assert ticks
-    await adopt_fabricated(rig, {"pid": stranger.pid, "start_ticks": ticks - 1, "boot_id": boot_id()})
-    assert stranger.poll() is None
-
-
-async def test_p03_pid_of_the_runner_itself(rig: Rig) -> None:
-    """(b) The stored pid is the runner's own, down to the start time: it does not signal itself or its parents."""
-    ticks = start_ticks(os.getpid())
-    await adopt_fabricated(rig, {"pid": os.getpid(), "start_ticks": ticks, "boot_id": boot_id()})
-
-
-async def test_p03_pid_of_another_boot(rig: Rig, stranger: subprocess.Popen[bytes]) -> None:
-    """(c) The host was rebooted: pid and start time agree by chance, the boot does not: it is not signalled."""
-    ticks = start_ticks(stranger.pid)
-    await adopt_fabricated(rig, {"pid": stranger.pid, "start_ticks": ticks, "boot_id": "another-boot"})
-    assert stranger.poll() is None
-
-
-async def test_p03_marks_of_another_launch(rig: Rig) -> None:
-    """A process of an attempt by the same name under another state directory is a stranger: its launch differs."""
-    marks = {"LANEWARDEN_ATTEMPT_ID": str(rig.key()), "LANEWARDEN_LAUNCH_ID": "f" * 32}
-    other = subprocess.Popen(["sleep", "1000"], env={"PATH": os.defpath} | marks)
-    try:
-        await adopt_fabricated(rig, {"pid": 2**22 + 1, "start_ticks": 1, "boot_id": boot_id()})
-        assert other.poll() is None
-    finally:
-        other.kill()
-        other.wait()
-
-
-async def test_p03_the_recorded_worker_is_ended(rig: Rig, stranger: subprocess.Popen[bytes]) -> None:
-    """The control of the three above: pid, start time and boot all agree, so it is ours, and is ended."""
-    rig.directory().mkdir(parents=True)
-    worker = {"pid": stranger.pid, "start_ticks": start_ticks(stranger.pid), "boot_id": boot_id(), "launch_id": ""}
-    (rig.directory() / "worker.json").write_text(json.dumps(worker))
-    await rig.host.adopt([rig.key()])
-    assert stranger.wait() == -signal.SIGKILL
 
 
 async def test_a_silent_shim_is_not_dead(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,7 +16,10 @@ import pytest
 from lane_runner_svc.process import ExitRecord, WorkerIdentity
 from lane_runner_svc.process.deadman import Deadman
 from lane_runner_svc.process.shim_loop import stop_asked
-from tests.integration.process_kit import Rig, until
+from lanewarden.v1 import lane_runner_service_pb2 as runner_pb
+from tests.integration.pair import Pair, eventually
+from tests.integration.process_kit import Rig, marked, until
+from tests.integration.puppet import fresh
 
 STOP_AFTER_SECONDS = 1.5
 POLITE = "trap 'echo bye; exit 3' TERM; echo up; while :; do sleep 0.01; done"
@@ -122,3 +125,26 @@ def test_a_stop_has_a_grace_in_whole_milliseconds(grace: str) -> None:
     assert stop_asked(b'{"type":"stop","grace_ms":250}') == 0.25
     with pytest.raises(ValueError, match="not a stop"):
         stop_asked(b'{"type":"stop","grace_ms":' + grace.encode() + b"}")
+
+
+def test_a_task_whose_worker_was_stopped_for_want_of_a_runner_is_tried_again(tmp_path: Path) -> None:
+    """The real runner is killed and stays away for longer than the task allows: the worker is gone meanwhile; the next
+    start puts the task back at no cost, says why, and runs it again.
+    """
+    script = '[ "$LANEWARDEN_ATTEMPT" = 1 ] && echo up && exec sleep 1000; exit 0'
+    with Pair(tmp_path / "state", lanes=1) as pair:
+        task_id = pair.submit("/bin/sh", "-c", script, runner_loss_stop_after={"seconds": 1})
+        pair.wait_for_state(task_id, "RUNNING")
+        # While it is paused the next attempt does not start, so that the end of the first can be read at leisure.
+        pair.lane_runner.PauseTask(runner_pb.PauseTaskRequest(request_id=fresh(), task_id=task_id))
+        pair.runner.kill()
+        assert marked(task_id)
+        eventually(lambda: not marked(task_id), "the shim has stopped the worker")
+        pair.runner.start()
+        task = pair.wait_for_state(task_id, "QUEUED")
+        assert (task.attempt, task.premature_exits) == (1, 0)
+        assert task.summary == "attempt 1: the worker was killed by SIGTERM, stopped because its runner was lost"
+        line = next(line for line in pair.runner.log if line["message"] == "worker ended" and line["task"] == task_id)
+        assert line["level"] == "WARNING"
+        pair.lane_runner.ResumeTask(runner_pb.ResumeTaskRequest(request_id=fresh(), task_id=task_id))
+        assert pair.wait_for_state(task_id, "SUCCEEDED").attempt == 2

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import json
 import os
 import shutil
 import signal
@@ -28,7 +29,7 @@ from lanewarden.v1 import operator_service_pb2 as operator_pb
 from lanewarden.v1 import task_pb2, write_trace_service_pb2
 from lanewarden.worker import Worker
 from tests.integration.pair import DEADLINE_SECONDS, Pair, Service, eventually
-from tests.integration.process_kit import marked, with_variable
+from tests.integration.process_kit import Bystander, marked, shim_pid, with_variable
 from tests.integration.puppet import NOTICED_SECONDS_MAX, Puppet, fresh, refused, state_of
 
 LANES = 4
@@ -65,13 +66,14 @@ def log_path(pair: Pair, task_id: str) -> Path:
 
 
 def test_p01_a_killed_worker_is_known_within_a_second(pair: Pair, tmp_path: Path) -> None:
-    """SIGKILL to a worker: its task's state and a warning say so within a second; an instruction to it is refused as
-    WORKER_DEAD with its pid, attempt, when it was last seen, and a remedy that works.
+    """SIGKILL to a worker: its task's state, at the runner and at the supervisor, and a warning say so within a second; an
+    instruction to it is refused as WORKER_DEAD with its pid, attempt, when it was last seen, and a remedy that works.
     """
     with Puppet(pair, tmp_path / "worker") as puppet:
         first = puppet.attempt(1)
         # While it is paused the next attempt does not start, so that the dead one can be spoken to at leisure.
         pair.lane_runner.PauseTask(runner_pb.PauseTaskRequest(request_id=fresh(), task_id=puppet.task_id))
+        shown = eventually(partial(_alive_at_supervisor, pair, puppet.task_id), "the supervisor knows the worker")
         killed_wall = time.time()
 
         def kill() -> float:
@@ -80,6 +82,9 @@ def test_p01_a_killed_worker_is_known_within_a_second(pair: Pair, tmp_path: Path
 
         seconds, task = puppet.worker_gone(kill)
         assert seconds <= NOTICED_SECONDS_MAX
+        assert not next(event.task for event in shown if not event.task.worker_alive).HasField("finished_at")
+        assert time.time() - killed_wall <= NOTICED_SECONDS_MAX
+        shown.close()
         assert (state_of(task), task.exit_signal, task.premature_exits) == ("QUEUED", signal.SIGKILL, 1)
         line = eventually(lambda: _ended_line(pair, puppet.task_id), "the runner logs the end")
         assert (line["level"], line["attempt"], line["end"]) == ("WARNING", 1, "was killed by SIGKILL")
@@ -102,6 +107,16 @@ def test_p01_a_killed_worker_is_known_within_a_second(pair: Pair, tmp_path: Path
         pair.lane_runner.ResumeTask(runner_pb.ResumeTaskRequest(request_id=fresh(), task_id=puppet.task_id))
         second = puppet.attempt(2)
         assert [(message.kind, message.text) for message in second.worker.messages()] == [("input", "hurry up")]
+
+
+def _alive_at_supervisor(pair: Pair, task_id: str) -> Any:
+    """A watch of the task at the supervisor that begins with a worker that is alive, or None."""
+    request = operator_pb.OperatorServiceWatchTasksRequest(task_id=task_id)
+    events = pair.operator.WatchTasks(request, timeout_seconds=DEADLINE_SECONDS)
+    if next(events).task.worker_alive:
+        return events
+    events.close()
+    return None
 
 
 def _ended_line(pair: Pair, task_id: str) -> dict[str, Any] | None:
@@ -179,6 +194,43 @@ def test_p02_workers_outlive_their_runner(pair: Pair, tmp_path: Path, repetition
         lines_after = ends_after.stop()
         ends_between.check(lines_between, state="FAILED", code=7)
         ends_after.check(lines_after, state="SUCCEEDED", code=0)
+
+
+# P03
+
+
+@pytest.mark.parametrize("boot", ["this", "another"])
+def test_p03_a_restarted_runner_does_not_take_a_stranger_for_its_worker(pair: Pair, tmp_path: Path, boot: str) -> None:
+    """Runner, shim and worker are gone, and the stored pid is a stranger's: one who started later, or after a reboot. The
+    task is reclaimed as soon as the runner is back and runs again; no signal reaches the stranger.
+    """
+    stranger = Bystander()
+    with Puppet(pair, tmp_path / "worker") as puppet:
+        first = puppet.attempt(1)
+        directory = pair.directory / "runner" / "attempts" / puppet.task_id / "1-1"
+        pair.runner.kill()
+        os.kill(shim_pid(directory), signal.SIGKILL)
+        eventually(lambda: not Path(f"/proc/{first.pid}").exists(), "the worker is gone with its shim")
+        stored = json.loads((directory / "worker.json").read_text())
+        theirs = {"pid": stranger.pid}
+        if boot == "another":
+            theirs |= {"start_ticks": stranger.start_ticks, "boot_id": "another-boot"}
+        (directory / "worker.json").write_text(json.dumps(stored | theirs))
+        pair.runner.start()
+        back = time.monotonic()
+        task = eventually(lambda: _reclaimed(pair, puppet.task_id), "the task is reclaimed")
+        assert time.monotonic() - back <= NOTICED_SECONDS_MAX
+        assert task.premature_exits == 1
+        assert stranger.untouched()
+        assert puppet.attempt(2).pid != first.pid
+        assert stranger.untouched()
+    assert stranger.end() == 0
+
+
+def _reclaimed(pair: Pair, task_id: str) -> task_pb2.Task | None:
+    """The task, once its first attempt is over."""
+    task = pair.task(task_id)
+    return None if task.worker_alive and task.attempt == 1 else task
 
 
 # P04
