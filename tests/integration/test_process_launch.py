@@ -76,6 +76,20 @@ async def test_worker_gets_only_what_was_given(rig: Rig, tmp_path: Path) -> None
     assert int(status["SigIgn"], 16) & ours == 0
 
 
+async def test_worker_inherits_no_descriptor_of_its_runner(tmp_path: Path) -> None:
+    """Even one that the runner leaves inheritable, open before the spawner was started, is not open in a worker."""
+    leaked = os.open(os.devnull, os.O_RDONLY)
+    os.set_inheritable(leaked, True)
+    rig = Rig(tmp_path)
+    try:
+        await rig.host.launch(rig.spec("sh", "-c", "ls /proc/$$/fd"))
+        assert (await rig.end()).code == 0
+        assert rig.log() == "0\n1\n2\n"
+    finally:
+        os.close(leaked)
+        await rig.close()
+
+
 FAILURES = {
     "missing program": (["./missing"], "work", "no such program: ./missing", "ENOENT"),
     "missing on PATH": (["no-such-program-anywhere"], "work", "no such program: no-such-program-anywhere", "ENOENT"),

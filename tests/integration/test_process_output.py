@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from lane_runner_svc.process import ExitKind, OutputTotals
+from lane_runner_svc.process import ExitKind, OutputTotals, files
 from lane_runner_svc.process.outputlog import OutputLog
 from tests.integration.process_kit import Rig, shim_pid, until
 
@@ -96,6 +96,33 @@ def test_p05_disk_full_drops_output_and_counts_it() -> None:
     log.write(b"lost\n")
     log.write(b"too\n")
     assert (log.bytes_total, log.lines_total, log.bytes_dropped) == (9, 2, 9)
+
+
+def test_a_record_is_whole_or_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is durable under another name before it gets its own, and its name is durable before anybody is told."""
+    path = tmp_path / "exit.json"
+    steps: list[tuple[str, ...]] = []
+    fsync, rename = os.fsync, os.rename
+
+    def noted_fsync(fd: int) -> None:
+        target = Path(os.readlink(f"/proc/self/fd/{fd}"))
+        steps.append(("fsync", str(target), target.read_text() if target.is_file() else ""))
+        fsync(fd)
+
+    def noted_rename(old: str, new: str) -> None:
+        steps.append(("rename", old, new))
+        rename(old, new)
+
+    monkeypatch.setattr(os, "fsync", noted_fsync)
+    monkeypatch.setattr(os, "rename", noted_rename)
+    files.reserve(str(path))
+    files.write_durably(str(path), b"the end")
+    assert steps == [
+        ("fsync", f"{path}.tmp", "the end"),
+        ("rename", f"{path}.tmp", str(path)),
+        ("fsync", str(tmp_path), ""),
+    ]
+    assert [each.name for each in tmp_path.iterdir()] == ["exit.json"]
 
 
 async def test_end_is_told_although_the_record_cannot_be_written(rig: Rig) -> None:

@@ -23,6 +23,17 @@ DEAF = "trap '' TERM; echo up; while :; do sleep 1000; done"
 """A worker that ignores SIGTERM, and so do its children."""
 DEAF_GRANDCHILD = "trap '' TERM; setsid sleep 1000 & echo up; while :; do sleep 1000; done"
 """The same with a grandchild in a session of its own."""
+DAEMON = """
+trap '' TERM; setsid sh -c '(exec sleep 1000 < /dev/null > /dev/null 2>&1 &)'
+echo up; while :; do sleep 1000; done
+"""
+"""The same with a daemon: forked twice, in a session of its own, nothing of ours open."""
+STOPPED = """
+trap '' TERM; setsid sh -c 'kill -STOP $$; exec sleep 1000' &
+until grep -q '^State:.T' /proc/$!/status; do :; done
+echo up; while :; do sleep 1000; done
+"""
+"""The same with a grandchild that is stopped, in a session of its own."""
 FORKS_ON = """
 import os, signal, sys
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
@@ -49,6 +60,8 @@ signal.pause()
 TREES = {
     "ignores SIGTERM": ["sh", "-c", DEAF],
     "setsid grandchild": ["sh", "-c", DEAF_GRANDCHILD],
+    "daemon": ["sh", "-c", DAEMON],
+    "stopped grandchild": ["sh", "-c", STOPPED],
     "forks on in its group": [sys.executable, "-c", FORKS_ON, "here"],
     "forks on in a session of its own": [sys.executable, "-c", FORKS_ON, "away"],
     "sixty sessions": [sys.executable, "-c", WIDE],
