@@ -175,10 +175,7 @@ async def running(
         hosts: list[ProcessHost] = []
 
         def make_workers(on_exit: Callable[[ExitRecord], None]) -> ProcessHost:
-            delegation = cgroups.find()
-            log.info("cgroups of workers", extra={"found": delegation.text})
-            attempts_dir = directory.path / "attempts"
-            host = ProcessHost(attempts_dir, spawner=spawner, on_exit=on_exit, cgroup_parent=delegation.path)
+            host = _process_host(directory.path / "attempts", spawner, on_exit)
             stack.push_async_callback(host.close)
             hosts.append(host)
             return host
@@ -225,6 +222,13 @@ async def running(
 
 def _key(ref: AttemptRef) -> AttemptKey:
     return AttemptKey(task_id=ref.task_id, epoch=ref.epoch, attempt=ref.attempt)
+
+
+def _process_host(attempts_dir: Path, spawner: Spawner, on_exit: Callable[[ExitRecord], None]) -> ProcessHost:
+    """The workers, each in a cgroup of its own if this process may make some."""
+    found = cgroups.find()
+    log.info("cgroups of workers", extra={"found": found.text})
+    return ProcessHost(attempts_dir, spawner=spawner, on_exit=on_exit, cgroup_parent=found.path)
 
 
 async def _serve(stack: AsyncExitStack, server: Server, drain_seconds: float) -> None:

@@ -68,7 +68,7 @@ def _try(own: Path) -> str:
         return f"{own} is not ours to write"
     trial = own / f"lanewarden-trial-{os.getpid()}"
     try:
-        trial.mkdir()
+        trial.mkdir(exist_ok=True)
     except OSError as error:
         return f"no cgroup can be made in {own}: {error.strerror}"
     try:

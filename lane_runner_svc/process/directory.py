@@ -61,6 +61,7 @@ class AttemptDirectory:
             cgroup = Cgroup(str(found_by.get("cgroup", "")))
             while found := kill_survivors(identity, marks, cgroup):
                 killed = max(killed, found)
+                cgroup.kill()
                 time.sleep(_KILL_PAUSE_SECONDS)
             cgroup.remove()
         record = ExitRecord(

@@ -232,11 +232,8 @@ class Shim:
             grace_seconds = stop_asked(client.recv(_COMMAND_BYTES_MAX))
         except BlockingIOError:
             return
-        except (
-            OSError,
-            ValueError,
-            RecursionError,
-        ):  # it is gone, or no runner: nothing that it says may end this process
+        except (OSError, ValueError, RecursionError):
+            # It is gone, or is no runner of ours. Nothing that anybody says may end this process.
             self._drop(client)
         else:
             self._stop(grace_seconds)

@@ -12,12 +12,13 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from tests.bench import cli, escalate, figures, held, idle, many_holds, steer
+from tests.bench import cli, escalate, exits, figures, held, idle, many_holds, steer
 from tests.bench.figures import Figure
 
 BENCHES: Final[Mapping[str, Callable[[int | None, Path], Awaitable[list[Figure]]]]] = {
     "escalate": escalate.run,
     "steer": steer.run,
+    "exit": exits.run,
     "held": held.run,
     "many_holds": many_holds.run,
     "idle": idle.run,
