@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import signal
 import socket
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -148,3 +149,9 @@ def test_a_task_whose_worker_was_stopped_for_want_of_a_runner_is_tried_again(tmp
         assert line["level"] == "WARNING"
         pair.lane_runner.ResumeTask(runner_pb.ResumeTaskRequest(request_id=fresh(), task_id=task_id))
         assert pair.wait_for_state(task_id, "SUCCEEDED").attempt == 2
+
+
+def test_the_deadman_reads_the_clock_that_goes_on_during_suspend(monkeypatch: pytest.MonkeyPatch) -> None:
+    """CLOCK_BOOTTIME and no other."""
+    monkeypatch.setattr(time, "clock_gettime", {time.CLOCK_BOOTTIME: 7.0}.__getitem__)
+    assert Deadman(60.0).left_seconds(connected=False) == 60.0
