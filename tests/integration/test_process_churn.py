@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from lane_runner_svc.process.kernel import stat_fields
+from lane_runner_svc.process.kernel import children, stat_fields
 from tests.integration.process_kit import Bystander, kill_all, with_variable
 
 ROOT = Path(__file__).parents[2]
@@ -23,6 +23,8 @@ RUNNER = Path(__file__).with_name("churning_runner.py")
 LANES = 6
 LIFE_SECONDS = (0.5, 3.0)
 """Shortest and longest life of a runner before it is killed."""
+ZOMBIES_MAX = 5 * LANES
+"""Who may wait to be reaped at one instant: a lane's last shim, its worker, which is reaped last, and its descendants."""
 
 
 @pytest.fixture
@@ -77,11 +79,20 @@ def _run(directory: Path, env: dict[str, str], attempts: int) -> int:
         try:
             code = runner.wait(chance.uniform(*LIFE_SECONDS))
         except subprocess.TimeoutExpired:
+            assert len(_zombies(runner.pid)) <= ZOMBIES_MAX
             runner.kill()
             runner.wait()
         else:
             assert code == 0
             return life
+
+
+def _zombies(runner: int) -> list[int]:
+    """Descendants of the runner that have ended and were not reaped."""
+    family = [runner]
+    for pid in family:  # grows while it is walked
+        family += children(pid)
+    return [pid for pid in family if stat_fields(pid)[:1] == [b"Z"]]
 
 
 def _present(directory: Path) -> list[str]:
