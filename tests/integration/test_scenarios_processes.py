@@ -76,14 +76,18 @@ def test_p01_a_killed_worker_is_known_within_a_second(pair: Pair, tmp_path: Path
         shown = eventually(partial(_alive_at_supervisor, pair, puppet.task_id), "the supervisor knows the worker")
         killed_wall = time.time()
 
+        killed_at = 0.0
+
         def kill() -> float:
+            nonlocal killed_at
             os.kill(first.pid, signal.SIGKILL)
-            return time.monotonic()
+            killed_at = time.monotonic()
+            return killed_at
 
         seconds, task = puppet.worker_gone(kill)
         assert seconds <= NOTICED_SECONDS_MAX
         assert not next(event.task for event in shown if not event.task.worker_alive).HasField("finished_at")
-        assert time.time() - killed_wall <= NOTICED_SECONDS_MAX
+        assert time.monotonic() - killed_at <= NOTICED_SECONDS_MAX
         shown.close()
         assert (state_of(task), task.exit_signal, task.premature_exits) == ("QUEUED", signal.SIGKILL, 1)
         line = eventually(lambda: _ended_line(pair, puppet.task_id), "the runner logs the end")
