@@ -46,6 +46,10 @@ class Cgroup:
         name = os.path.basename(self._path)
         return any(line.startswith("0::") and name in line.split("/") for line in membership.splitlines())
 
+    def is_populated(self) -> bool:
+        """Whether a process is in it or below, by the kernel's word."""
+        return bool(self._path) and b"populated 1" in kernel.read_proc(os.path.join(self._path, "cgroup.events"))
+
     def remove(self) -> None:
         """Remove it with what was made below it. One that still has a process stays."""
         for directory, _, _ in os.walk(self._path, topdown=False) if self._path else ():

@@ -59,7 +59,7 @@ class AttemptDirectory:
             found_by = self._read(files.WORKER) or {}
             marks = {ATTEMPT_MARK: str(self.key), LAUNCH_MARK: str(found_by.get("launch_id"))}
             cgroup = Cgroup(str(found_by.get("cgroup", "")))
-            while found := kill_survivors(identity, marks, cgroup):
+            while (found := kill_survivors(identity, marks, cgroup)) or cgroup.is_populated():
                 killed = max(killed, found)
                 cgroup.kill()
                 time.sleep(_KILL_PAUSE_SECONDS)

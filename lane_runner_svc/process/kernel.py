@@ -12,6 +12,7 @@ import signal
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
+_PF_KTHREAD = 0x00200000
 _READ_BYTES_MAX = 4 * 1024 * 1024
 """Longer /proc files are cut; the longest that matters is an environment (the kernel takes 2 MiB)."""
 
@@ -71,6 +72,12 @@ def start_ticks(pid: int) -> int | None:
     if not fields or fields[0] in {b"Z", b"X"}:
         return None
     return int(fields[19])
+
+
+def is_kernel_thread(pid: int) -> bool:
+    """Whether it is a part of the kernel, which has no environment and takes no signals."""
+    fields = stat_fields(pid)
+    return bool(fields) and bool(int(fields[6]) & _PF_KTHREAD)
 
 
 def children(pid: int) -> list[int]:

@@ -16,6 +16,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -26,51 +27,75 @@ from .model import WorkerIdentity
 ATTEMPT_MARK = "LANEWARDEN_ATTEMPT_ID"
 LAUNCH_MARK = "LANEWARDEN_LAUNCH_ID"
 _ANCESTORS_MAX = 1000
+_SCANS_MAX = 200
+"""Of one call; on a machine that starts processes without end there is always somebody new."""
+_UNTOLD_PAUSE_SECONDS = 0.002
 
 
 def kill_survivors(identity: WorkerIdentity, marks: dict[str, str], cgroup: Cgroup) -> int:
-    """SIGKILL every survivor of the launch once; returns how many there were. Blocks for a scan of /proc."""
+    """SIGKILL every survivor of the launch, and those that are born meanwhile; returns how many were seen.
+
+    Nobody is left only when it returns 0: one that was seen may have had a child before it died. Blocks for a few scans
+    of /proc: each looks at who is new since the last, for in a list alone a parent that ends hides a child that begins.
+    """
     if identity.boot_id != kernel.boot_id():
         return 0
-    spared = _self_and_ancestors()
+    seen, known = 0, _self_and_ancestors()
 
-    def is_ours(pid: int) -> bool:
+    def is_ours(pid: int) -> bool | None:
+        """None while the process cannot be told."""
         ticks = kernel.start_ticks(pid)
         if ticks is None:
             return False
-        return _is_recorded(identity, pid, ticks) or _has_marks(pid, marks) or cgroup.has(pid)
+        return _is_recorded(identity, pid, ticks) or cgroup.has(pid) or _has_marks(pid, marks)
 
-    candidates = [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdecimal()]
-    return sum(_kill(pid, is_ours) for pid in candidates if pid not in spared and is_ours(pid))
+    for _ in range(_SCANS_MAX):
+        there = {int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdecimal()}
+        known &= there
+        if not (fresh := there - known):
+            break
+        for pid in fresh:
+            ours = is_ours(pid)
+            if ours:
+                seen += 1
+                _kill(pid, is_ours)
+            if ours is not None:
+                known.add(pid)
+        if not fresh & known:
+            time.sleep(_UNTOLD_PAUSE_SECONDS)
+    return seen
 
 
 def _is_recorded(identity: WorkerIdentity, pid: int, ticks: int) -> bool:
     return (pid, ticks) == (identity.pid, identity.start_ticks)
 
 
-def _kill(pid: int, is_ours: Callable[[int], bool]) -> bool:
+def _kill(pid: int, is_ours: Callable[[int], bool | None]) -> None:
     try:
         fd = os.pidfd_open(pid)
     except OSError:
-        return False
+        return
     try:
-        if not is_ours(pid):
-            return False
-        with contextlib.suppress(ProcessLookupError):
-            signal.pidfd_send_signal(fd, signal.SIGKILL)
-        return True
+        if is_ours(pid):
+            with contextlib.suppress(ProcessLookupError):
+                signal.pidfd_send_signal(fd, signal.SIGKILL)
     finally:
         os.close(fd)
 
 
-def _has_marks(pid: int, marks: dict[str, str]) -> bool:
+def _has_marks(pid: int, marks: dict[str, str]) -> bool | None:
+    """None for a process that is about to run another program: for a moment it shows neither arguments nor environment."""
     try:
         if Path(f"/proc/{pid}").stat().st_uid != os.geteuid():
             return False
     except OSError:
         return False
-    held = kernel.read_proc(f"/proc/{pid}/environ").split(b"\0")
-    return all(f"{name}={value}".encode() in held for name, value in marks.items())
+    held = kernel.read_proc(f"/proc/{pid}/environ")
+    if not held and not kernel.is_kernel_thread(pid):
+        if not kernel.read_proc(f"/proc/{pid}/cmdline") and kernel.start_ticks(pid) is not None:
+            return None
+        held = kernel.read_proc(f"/proc/{pid}/environ")  # it may have begun in between
+    return {f"{name}={value}".encode() for name, value in marks.items()} <= set(held.split(b"\0"))
 
 
 def _self_and_ancestors() -> set[int]:

@@ -16,6 +16,7 @@ import pytest
 
 from lane_runner_svc.process import ExitKind, ExitRecord, LaunchFailed, WorkerIdentity
 from tests.integration.process_kit import Rig, shim_pid, until
+from tests.integration.test_process_stop import FORKS_ON
 
 ROOT = Path(__file__).parents[2]
 
@@ -171,6 +172,19 @@ async def test_killed_shim_takes_its_whole_tree_with_it(rig: Rig, spawner_alive:
     assert rig.alive() == []
     assert (record.kind, record.code, record.log_bytes) == (ExitKind.SHIM_LOST, None, 3)
     assert (await rig.host.adopt([rig.key()]))[rig.key()] == record
+
+
+@pytest.mark.parametrize("number", repetitions(1, 50))
+async def test_what_a_lost_shim_left_is_ended_although_it_forks_on(rig: Rig, number: int) -> None:
+    """Shim and spawner killed, and a survivor that is always another process: it is caught, and SHIM_LOST is told last."""
+    await rig.host.launch(rig.spec(sys.executable, "-c", FORKS_ON, "away"))
+    await until(lambda: "up" in rig.log())
+    os.kill(rig.spawner.pid or 0, signal.SIGKILL)
+    await until(lambda: rig.spawner.pid is None)
+    os.kill(shim_pid(rig.directory()), signal.SIGKILL)
+    assert (await rig.end()).kind is ExitKind.SHIM_LOST
+    for _ in range(10):
+        assert rig.alive() == []
 
 
 async def test_killed_shim_is_found_by_the_next_runner(rig: Rig) -> None:
