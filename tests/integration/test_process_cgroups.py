@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from lane_runner_svc.process import ExitKind, ExitRecord
+from lane_runner_svc.process import ExitKind
+from lane_runner_svc.process.cgroup import Cgroup, path_of
 from lanewarden import cgroups
 from tests.integration.process_kit import Bystander, Rig, kill_all, shim_pid, until
 from tests.integration.test_process_stop import TREES
@@ -52,7 +53,8 @@ async def test_a_worker_and_its_descendants_are_in_a_cgroup_of_their_own(rig: Ri
     with what the worker made below it.
     """
     script = (
-        f"setsid sleep 1000 & mkdir {parent}/$(sed -n 's/^0:://p' /proc/self/cgroup)/below; echo up; exec sleep 1000"
+        "setsid sleep 1000 & "
+        f"mkdir {parent}/$(sed -n 's|^0::.*/||p' /proc/self/cgroup)/below && echo up; exec sleep 1000"
     )
     identity = await rig.host.launch(rig.spec("sh", "-c", script))
     await until(lambda: "up" in rig.log())
@@ -63,6 +65,23 @@ async def test_a_worker_and_its_descendants_are_in_a_cgroup_of_their_own(rig: Ri
     await rig.host.stop(rig.key(), grace_seconds=5)
     await rig.end()
     assert not cgroup.exists()
+
+
+def test_one_write_ends_everybody_in_a_cgroup_and_nobody_else(parent: Path) -> None:
+    """Whoever was taken in is dead, a process that was not is not, and the cgroup can be removed."""
+    inside, outside = Bystander(), Bystander()
+    path = path_of(str(parent), "f" * 31)
+    cgroup = Cgroup(path)
+    cgroup.take(inside.pid)
+    assert (cgroup.has(inside.pid), cgroup.has(outside.pid)) == (True, False)
+    assert cgroup.is_populated()
+    cgroup.kill()
+    assert inside.end() == -signal.SIGKILL
+    assert not cgroup.is_populated()
+    assert outside.untouched()
+    outside.end()
+    cgroup.remove()
+    assert not Path(path).exists()
 
 
 @pytest.mark.parametrize("name", ["forks on in a session of its own", "sixty sessions"])
@@ -132,8 +151,7 @@ async def test_a_cgroup_that_cannot_be_made_costs_nothing(tmp_path: Path) -> Non
     other = Rig(tmp_path / "other", cgroup_parent=tmp_path / "gone")
     await other.host.launch(other.spec("sleep", "1000"))
     os.kill(shim_pid(other.directory()), signal.SIGKILL)
-    assert isinstance(record := await other.end(), ExitRecord)
-    assert record.kind is ExitKind.SHIM_LOST
+    assert (await other.end()).kind is ExitKind.SHIM_LOST
     await other.close()
 
 
