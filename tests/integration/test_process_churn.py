@@ -36,8 +36,13 @@ def churn(tmp_path: Path) -> Iterator[dict[str, str]]:
         time.sleep(0.01)
 
 
-@pytest.mark.timeout(7200)
-@pytest.mark.parametrize("cycles", [300, pytest.param(10_000, marks=pytest.mark.long)])
+@pytest.mark.parametrize(
+    "cycles",
+    [
+        pytest.param(300, marks=pytest.mark.timeout(600)),
+        pytest.param(10_000, marks=[pytest.mark.long, pytest.mark.timeout(7200)]),
+    ],
+)
 def test_launches_and_stops_with_random_kills(tmp_path: Path, churn: dict[str, str], cycles: int) -> None:
     """SIGKILL to workers, shims, spawners and runners at random instants among launches and stops, in several lanes at
     once: no process of any of them is left, none is a zombie, no two attempts of a task ever overlap and none runs twice,
