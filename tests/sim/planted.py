@@ -17,8 +17,10 @@ class _UndoError(Exception):
     pass
 
 
-def answer_before_the_commit(patch: pytest.MonkeyPatch, emitter: Emitter) -> None:
-    """What ``emitter`` writes is answered at once and committed 20 ms later: a crash in between loses what was accepted."""
+def answer_before_the_commit(patch: pytest.MonkeyPatch, emitter: Emitter, *, seconds: float = 0.02) -> None:
+    """What ``emitter`` writes is answered at once and committed 20 ms later, or ``seconds``: a crash in between loses what
+    was accepted.
+    """
     durable = Runner.do
     jobs: list[asyncio.Task[None]] = []
 
@@ -35,7 +37,7 @@ def answer_before_the_commit(patch: pytest.MonkeyPatch, emitter: Emitter) -> Non
             await durable(self, rehearse, **options)
 
         async def commit_later() -> None:
-            await asyncio.sleep(0.02)
+            await asyncio.sleep(seconds)
             await durable(self, work, **options)
 
         jobs.append(asyncio.ensure_future(commit_later()))

@@ -9,8 +9,11 @@ from pathlib import Path
 from lane_runner_svc.core.states import State
 from lanewarden.v1 import worker_service_pb2 as pb
 from lanewarden.v1.operator_service_pb2 import RUNNER_STATE_LIVE
-from tests.sim.stories import SERVICES, Death, Stage, play
-from tests.sim.workers import Worker, never_ends
+from tests.sim.sim_stage import Death
+from tests.sim.sim_stage import SimStage as Stage
+from tests.sim.stories import play
+from tests.stories.programs import Worker, never_ends
+from tests.stories.sight import SERVICES
 
 HOUR = 3600.0
 STALE_SECONDS = 900.0
@@ -55,14 +58,14 @@ async def silent_with_a_sensor(stage: Stage) -> AsyncIterator[str]:
     assert await stage.verdict(task_id) == "HEALTHY", "at 899 s it is not stale"
     yield "899 s"
     await seconds_until(stage, STALE_SECONDS, moved_ms)
-    if stage.death is None:
+    if stage.calm:
         assert stage.progressed_ms(task_id) == moved_ms
         assert await stage.verdict(task_id) == "STALE", "at 900 s it is"
     else:
         await stage.sleep(LATEST_SECONDS)
         assert await stage.verdict(task_id) == "STALE", "a death may delay it, no more"
     explained = await stage.explain(task_id)
-    assert explained.because.startswith("no progress for 9" if stage.death is None else "no progress for ")
+    assert explained.because.startswith("no progress for 9" if stage.calm else "no progress for ")
     assert explained.arm == "relaunch"
     assert [each.arm for each in explained.passed] == ["terminal", "report", "held", "filed", "wake"]
     assert ("progress", "1 copied 1 of 9") in [(each.name, each.value) for each in explained.facts]

@@ -3,39 +3,41 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
 
 from google.protobuf.message import Message
 
-from lane_runner_svc.bootstrap import WORKER
-from lane_runner_svc.process import LaunchSpec
+from lane_runner_svc.process import AttemptKey
+from lanewarden.client import Stub
 from lanewarden.errors import Reason, Refusal
-from lanewarden.server import Identity
 from lanewarden.v1 import message_pb2
 from lanewarden.v1 import worker_service_pb2 as pb
-from tests.sim.network import Stub
 
 if TYPE_CHECKING:
-    from tests.sim.stories import Stage
+    from tests.stories.stage import Stage
 
 
 class Worker:
-    """One attempt's process and what it may ask. It repeats its requests while its runner is away."""
+    """One attempt's process and what it may ask. It repeats its requests while its runner is away.
 
-    def __init__(self, stage: Stage, spec: LaunchSpec) -> None:
-        self.stage = stage
-        self.task_id = spec.key.task_id
-        self.epoch = spec.key.epoch
-        self.attempt = spec.key.attempt
-        self.reason = spec.env["LANEWARDEN_REASON"]
-        self.token = spec.env["LANEWARDEN_TOKEN"]
-        self.source = str(spec.key)
+    ``stub`` gives its runner's WorkerService as this worker calls it, or raises RUNNER_UNREACHABLE.
+    """
+
+    def __init__(self, stage: Stage, key: AttemptKey, *, reason: str, stub: Callable[[], Stub]) -> None:
+        self._stage = stage
+        self.task_id = key.task_id
+        self.epoch = key.epoch
+        self.attempt = key.attempt
+        self.reason = reason
+        self._stub = stub
 
     async def call(self, rpc: str, request: Message) -> Any:
         """A unary call, until there is an answer."""
         if "request_id" in request.DESCRIPTOR.fields_by_name:
-            request.request_id = self.stage.fresh_id()  # type: ignore[attr-defined]
-        return await self.stage.insist(lambda: getattr(self._stub(), rpc)(request, timeout_seconds=60.0))
+            request.request_id = self._stage.fresh_id()  # type: ignore[attr-defined]
+        return await self._stage.insist(lambda: getattr(self._stub(), rpc)(request, timeout_seconds=60.0))
 
     async def escalate(self, question: str = "may I?", *, expects_reply: bool = True, **more: Any) -> str:
         """Ask; the escalation id."""
@@ -44,28 +46,24 @@ class Worker:
 
     async def await_ruling(self, escalation_id: str = "") -> message_pb2.Message:
         """The ruling, as soon as there is one, however often the runner goes away meanwhile."""
-        while True:
-            try:
-                async for news in self._stub().AwaitRuling(pb.AwaitRulingRequest(escalation_id=escalation_id)):
-                    if news.HasField("message"):
-                        message: message_pb2.Message = news.message
-                        return message
-            except Refusal as refusal:
-                if refusal.reason is not Reason.RUNNER_UNREACHABLE:
-                    raise
-            await asyncio.sleep(0.1)
+        return await self._first("AwaitRuling", pb.AwaitRulingRequest(escalation_id=escalation_id))
 
     async def first_message(self) -> message_pb2.Message:
         """What the stream of messages begins with."""
+        return await self._first("ReceiveMessages", pb.ReceiveMessagesRequest())
+
+    async def _first(self, rpc: str, request: Message) -> message_pb2.Message:
         while True:
             try:
-                async for news in self._stub().ReceiveMessages(pb.ReceiveMessagesRequest()):
-                    message: message_pb2.Message = news.message
-                    return message
+                async with aclosing(getattr(self._stub(), rpc)(request)) as stream:
+                    async for news in stream:
+                        if news.HasField("message"):
+                            message: message_pb2.Message = news.message
+                            return message
             except Refusal as refusal:
                 if refusal.reason is not Reason.RUNNER_UNREACHABLE:
                     raise
-            await asyncio.sleep(0.1)
+            await self._stage.pause()
 
     async def take(self, message: message_pb2.Message) -> bool:
         """Acknowledge a message; whether this call was the one that did it."""
@@ -76,16 +74,12 @@ class Worker:
         """Say that the work is done."""
         await self.call("Complete", pb.CompleteRequest(summary=summary))
 
-    def identity(self) -> Identity:
-        """Who the runner takes this worker for."""
-        parts = self.stage.runner.parts
-        if parts is None or "runner" not in self.stage.network.servers:
-            raise Refusal(Reason.RUNNER_UNREACHABLE, "the socket is gone")
-        return parts.authenticator.authenticate({"authorization": f"Bearer {self.token}"})
+    async def rest(self) -> None:
+        """Wait a little before asking again for something that was refused."""
+        await asyncio.sleep(self._stage.rest_seconds)
 
-    def _stub(self) -> Stub:
-        network = self.stage.network
-        return network.stub(WORKER, source=self.source, target="runner", identity=self.identity(), local=True)
+
+Program = Callable[[Worker], Awaitable[int]]
 
 
 async def done(worker: Worker) -> int:
