@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -57,10 +57,10 @@ def free_port() -> int:
 
 
 class Service:
-    """One service process; ``log`` keeps what it said over all its starts."""
+    """One service process: a module and its arguments. ``log`` keeps what it said over all its starts."""
 
-    def __init__(self, module: str, *arguments: str, env: dict[str, str] | None = None) -> None:
-        self.command = [sys.executable, "-m", module, *arguments]
+    def __init__(self, *module: str, env: dict[str, str] | None = None) -> None:
+        self.command = [sys.executable, "-m", *module]
         self.env = {**os.environ, **(env or {})}
         self.log: list[dict[str, Any]] = []
         self.process: subprocess.Popen[bytes] | None = None
@@ -103,10 +103,20 @@ class Service:
 
 
 class Pair:
-    """Supervisor and runner below one directory, on ports that survive a restart."""
+    """Supervisor and runner below one directory, on ports that survive a restart.
+
+    ``through`` is a module, with its first arguments, that runs a service in place of the service's own.
+    """
 
     def __init__(
-        self, directory: Path, *, lanes: int = 2, runner_env: dict[str, str] | None = None, tls: Files | None = None
+        self,
+        directory: Path,
+        *,
+        lanes: int = 2,
+        runner_env: dict[str, str] | None = None,
+        tls: Files | None = None,
+        through: Sequence[str] = (),
+        supervisor_flags: Sequence[str] = (),
     ) -> None:
         self.directory = directory
         self._trusted = Tls.load(ca=tls.ca).channel_credentials() if tls else None
@@ -114,12 +124,13 @@ class Pair:
         self.supervisor_port, self.runner_port = free_port(), free_port()
         common = ("--credentials-dir", str(directory / "credentials"), *(tls.flags if tls else ()))
         self.supervisor = Service(
-            "supervisor_svc",
+            *(*through, "supervisor_svc"),
             *("--state-dir", str(directory / "supervisor"), "--listen-port", str(self.supervisor_port)),
+            *supervisor_flags,
             *common,
         )
         self.runner = Service(
-            "lane_runner_svc",
+            *(*through, "lane_runner_svc"),
             *("--state-dir", str(directory / "runner"), "--listen-port", str(self.runner_port)),
             *("--supervisor", f"127.0.0.1:{self.supervisor_port}", "--runner-id", "runner", "--stop-workers-on-exit"),
             *[word for number in range(lanes) for word in ("--lanes", f"lane-{number + 1}")],
