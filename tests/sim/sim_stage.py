@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
@@ -144,6 +144,7 @@ class SimStage(Stage):
         self.kernel = Kernel(self.stream("kernel"), self._run_program, self.log)
         self._watch = Watch()
         self._committed = asyncio.Event()
+        self._jobs: list[asyncio.Task[Any]] = []
         runner_file, supervisor_file = directory / "runner.sqlite3", directory / "supervisor.sqlite3"
         self.files = {
             "runner": _readers(runner_file, RUNNER_MIGRATIONS),
@@ -257,6 +258,12 @@ class SimStage(Stage):
             self.found_wrong(error)
 
     # The run
+
+    def beside(self, job: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+        """Do something while the story goes on; it ends with the story."""
+        task = asyncio.ensure_future(job)
+        self._jobs.append(task)
+        return task
 
     async def play(self, story: Story) -> None:
         """Play the story, with the death that was chosen."""

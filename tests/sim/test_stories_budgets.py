@@ -14,9 +14,10 @@ from lane_runner_svc.core.task import PauseCause
 from lane_runner_svc.process import ExitRecord
 from lanewarden.v1 import task_pb2
 from lanewarden.v1 import worker_service_pb2 as pb
-from tests.sim.stories import Stage, play, survives
+from tests.sim.sim_stage import SimStage as Stage
+from tests.sim.stories import play, survives
 from tests.sim.virtual import VirtualClock
-from tests.sim.workers import Worker, done, never_ends
+from tests.stories.programs import Worker, done, never_ends
 
 SEEDS = 3
 HOUR = 3600.0
@@ -54,7 +55,7 @@ async def story_p08(stage: Stage) -> AsyncIterator[str]:
     yield "submitted"
     for _ in range(4):
         await stage.sleep(stage.stream("crash").uniform(60, 300))
-        stage.crash("runner")
+        await stage.crash("runner")
     yield "the runner was started again and again"
     ended = await stage.until(
         lambda: stage.task(task_id) if stage.task(task_id).terminal else None, "the budget ends", seconds=HOUR
@@ -118,7 +119,7 @@ async def story_p10(stage: Stage) -> AsyncIterator[str]:
     faults.lose_response = 0.8
     submitted = stage.beside(stage.submit("once", never_ends))
     await stage.sleep(5)
-    stage.crash("supervisor")
+    await stage.crash("supervisor")
     task_id = await submitted
     yield "submitted"
     await stage.until(lambda: stage.task(task_id).worker_alive, "it runs")
