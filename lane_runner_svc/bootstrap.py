@@ -17,6 +17,7 @@ from google.protobuf.descriptor import ServiceDescriptor
 
 from lane_runner_svc import emitters
 from lane_runner_svc.config import RunnerConfig
+from lane_runner_svc.holder import Holder
 from lane_runner_svc.loop.hooks import Hooks, is_hook
 from lane_runner_svc.loop.launcher import Launcher, Workers
 from lane_runner_svc.loop.pruner import prune_requests
@@ -25,6 +26,7 @@ from lane_runner_svc.loop.timers import run_timers
 from lane_runner_svc.process import AttemptKey, ExitRecord, ProcessHost, Spawner
 from lane_runner_svc.rpc.lane_runner import LaneRunnerHandlers
 from lane_runner_svc.rpc.logs import LogReader
+from lane_runner_svc.rpc.supervision import SupervisionReader
 from lane_runner_svc.rpc.worker import WorkerAuthenticator, WorkerHandlers
 from lane_runner_svc.runner import Runner
 from lane_runner_svc.store.meta import ensure_store_id
@@ -90,12 +92,13 @@ async def build(
     log_path: Callable[[AttemptRef], Path],
     environment: Mapping[str, str],
     address: str,
-    supervisor: Stub,
+    supervisors: Mapping[str, Stub],
+    build_hash: str = "",
 ) -> Parts:
     """Put a lane runner together on an open store and account for every attempt of its last start.
 
     Uses no thread, no socket, no process and no clock but the given ones, so that a simulation runs the same parts.
-    ``make_workers`` is given what to call when a worker has ended.
+    ``make_workers`` is given what to call when a worker has ended; ``supervisors`` are tried in order.
     """
     await store.write(lambda uow: ensure_store_id(uow, fresh_uuid()), emitter=emitters.START)
     runner = Runner(runner_id=config.runner_id, lanes=config.lanes, store=store, clock=clock, random=random, hub=Hub())
@@ -105,7 +108,27 @@ async def build(
     runner.stop_worker, runner.let_finish = launcher.stop_worker, launcher.let_finish
     await launcher.recover()
     await hooks.recover()
-    reporter = Reporter(runner, supervisor, address=address, version=version("lanewarden"), fresh_uuid=fresh_uuid)
+    holder = Holder(runner)
+    await holder.begin()
+    incarnation = fresh_uuid()
+    reporter = Reporter(
+        runner,
+        supervisors,
+        holder,
+        incarnation=incarnation,
+        address=address,
+        version=version("lanewarden"),
+        build=build_hash,
+        fresh_uuid=fresh_uuid,
+    )
+    supervision = SupervisionReader(
+        runner,
+        holder,
+        incarnation=incarnation,
+        version=version("lanewarden"),
+        build=build_hash,
+        supervisors=tuple(supervisors),
+    )
     logs = LogReader(runner, log_path)
     return Parts(
         runner=runner,
@@ -114,7 +137,11 @@ async def build(
         authenticator=WorkerAuthenticator(runner),
         handlers={
             LANE_RUNNER: LaneRunnerHandlers(
-                runner, environment=environment, approvers=config.approvers_of_lanes(), logs=logs
+                runner,
+                environment=environment,
+                approvers=config.approvers_of_lanes(),
+                logs=logs,
+                supervision=supervision,
             ),
             WRITE_TRACE: WriteTraceHandlers(store, ledger),
         },
@@ -122,6 +149,7 @@ async def build(
         loops=(
             launcher.run,
             reporter.run,
+            holder.run,
             hooks.run,
             lambda: run_timers(runner),
             lambda: prune_requests(runner),
@@ -164,14 +192,6 @@ async def running(
         credentials = Credentials.ensure(config.credentials)
         server = Server(name="lane-runner", authenticator=credentials.authenticator(), telemetry=telemetry)
         port = await server.bind_tcp(config.listen_host, config.listen_port, credentials=tls.server_credentials())
-        connection = client.connect(
-            config.supervisor,
-            token=credentials.tokens.get(Role.RUNNER, ""),
-            unreachable=Reason.SUPERVISOR_UNREACHABLE,
-            telemetry=telemetry,
-            credentials=tls.channel_credentials(),
-        )
-        stack.push_async_callback(connection.close)
         hosts: list[ProcessHost] = []
 
         def make_workers(on_exit: Callable[[ExitRecord], None]) -> ProcessHost:
@@ -191,7 +211,10 @@ async def running(
             log_path=lambda ref: hosts[0].log_path(_key(ref)),
             environment=environment,
             address=f"{config.listen_host}:{port}",
-            supervisor=connection.stub(SUPERVISOR),
+            supervisors={
+                target: _supervisor(stack, target, credentials.tokens.get(Role.RUNNER, ""), telemetry, tls)
+                for target in config.supervisor
+            },
         )
         stack.push_async_callback(parts.launcher.close)
         stack.push_async_callback(parts.hooks.close)
@@ -218,6 +241,18 @@ async def running(
         for service in parts.handlers:
             server.set_serving(service.full_name, True)
         yield RunningRunner(runner=parts.runner, port=port, failed=failed)
+
+
+def _supervisor(stack: AsyncExitStack, target: str, token: str, telemetry: Telemetry, tls: Tls) -> Stub:
+    connection = client.connect(
+        target,
+        token=token,
+        unreachable=Reason.SUPERVISOR_UNREACHABLE,
+        telemetry=telemetry,
+        credentials=tls.channel_credentials(),
+    )
+    stack.push_async_callback(connection.close)
+    return connection.stub(SUPERVISOR)
 
 
 def _key(ref: AttemptRef) -> AttemptKey:

@@ -34,7 +34,10 @@ class RunnerConfig:
     )
     listen_host: str = setting("127.0.0.1", help="address of LaneRunnerService; beyond loopback needs TLS")
     listen_port: int = setting(7812, help="port of LaneRunnerService; 0 for any", at_least=0, at_most=65535)
-    supervisor: str = setting("127.0.0.1:7811", help="address of the supervisor, host:port")
+    supervisor: tuple[str, ...] = setting(
+        ("127.0.0.1:7811",),
+        help="address of a supervisor, host:port; of several, the next one is turned to when one is lost",
+    )
     credentials_dir: Path | None = setting(
         None, help="directory of <role>.token files; default <state-dir>/credentials"
     )
@@ -94,6 +97,10 @@ class RunnerConfig:
             yield f"approvers: {problem}"
         if len(set(self.lanes)) != len(self.lanes):
             yield "lanes: each name once"
+        if not self.supervisor:
+            yield "supervisor: name at least one"
+        if len(set(self.supervisor)) != len(self.supervisor):
+            yield "supervisor: each address once"
         if not self.runner_id or not all(c.isascii() and (c.isalnum() or c in "._-") for c in self.runner_id):
             yield f"runner_id: {self.runner_id!r} is not a name of letters, digits, dots, dashes and underscores"
         length = len(os.fsencode(self.worker_socket))

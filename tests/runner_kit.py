@@ -20,8 +20,10 @@ from typing import Any, TypeVar
 from lane_runner_svc import emitters
 from lane_runner_svc.core.holds import Hold
 from lane_runner_svc.core.task import Exit, ExitKind, Task
+from lane_runner_svc.holder import Holder
 from lane_runner_svc.rpc.lane_runner import LaneRunnerHandlers
 from lane_runner_svc.rpc.logs import LogReader
+from lane_runner_svc.rpc.supervision import SupervisionReader
 from lane_runner_svc.rpc.worker import WorkerHandlers
 from lane_runner_svc.runner import Runner
 from lane_runner_svc.store import holds, messages, tasks
@@ -348,9 +350,10 @@ def _open(
         runner_id=RUNNER_ID, lanes=LANES, store=store, clock=clock, random=random, hub=Hub(), stop_worker=on_stop
     )
     logs = LogReader(runner, lambda ref: directory / f"{ref.task_id}.{ref.attempt}.log")
+    shown = SupervisionReader(runner, Holder(runner), incarnation=fresh, version="", build="", supervisors=())
     return (
         runner,
-        LaneRunnerHandlers(runner, environment=ENVIRONMENT, approvers={}, logs=logs),
+        LaneRunnerHandlers(runner, environment=ENVIRONMENT, approvers={}, logs=logs, supervision=shown),
         WorkerHandlers(runner),
         ledger,
     )

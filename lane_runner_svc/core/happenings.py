@@ -128,6 +128,8 @@ def _move(task: Task, event: Event, now: Now, *, summary: str = "", author: Auth
     moved = limits.lift(replace(moved, finished_wall_ms=now.wall_ms, not_before_ms=0, pauses=pauses))
     if state is State.SUCCEEDED and moved.on_success:
         moved = replace(moved, hook_state=HookState.PENDING)
+    if moved.over:
+        moved = moved.with_supervisor
     return Step(task=moved, effects=(Effect.CANCEL_HOLDS, Effect.END_MESSAGES))
 
 

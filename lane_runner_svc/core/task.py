@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from lane_runner_svc.core.states import TERMINAL, IllegalTransitionError, State
 from lane_runner_svc.core.timers import Patience
@@ -105,6 +105,7 @@ class Task:
     submitted_wall_ms: int
     patience: Patience = Patience()
     on_success: tuple[str, ...] = ()
+    hold_on_supervisor_loss: bool = False
     owner: str = ""
     owner_role: str = ""
     state: State = State.QUEUED
@@ -144,6 +145,18 @@ class Task:
     def over(self) -> bool:
         """It has ended, and no on_success command is due: there is nothing left that could be paused."""
         return self.terminal and self.hook_state is not HookState.PENDING
+
+    @property
+    def with_supervisor(self) -> Task:
+        """The task while somebody supervises its runner."""
+        return replace(self, pauses=self.pauses - {PauseCause.SUPERVISOR_LOSS})
+
+    @property
+    def without_supervisor(self) -> Task:
+        """The task while nobody does: one that asked to be held then is paused, unless nothing of it is left to pause."""
+        if self.over or not self.hold_on_supervisor_loss:
+            return self
+        return replace(self, pauses=self.pauses | {PauseCause.SUPERVISOR_LOSS})
 
     @property
     def stopping(self) -> bool:

@@ -1,22 +1,26 @@
 """The runner's link to its supervisor: register, keep alive, and send what the outbox holds, in order.
 
-The runner never waits for a supervisor: while none answers, work goes on and the outbox grows by one mark per change.
+One supervisor at a time, the next of the list once the lease has lapsed or none was granted. The runner never waits for one:
+while none answers, work goes on and the outbox grows by one mark per change.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import cache, partial
 from typing import Final, TypeVar
 
 from lane_runner_svc import emitters
 from lane_runner_svc.core.budget import backoff_ms
+from lane_runner_svc.core.supervision import LeaseClock
+from lane_runner_svc.holder import Holder
 from lane_runner_svc.rpc.convert import hold_message, task_message
 from lane_runner_svc.runner import Runner
-from lane_runner_svc.store import holds, messages, meta, tasks
+from lane_runner_svc.store import holds, messages, meta, supervision, tasks
 from lane_runner_svc.store.messages import Due
+from lane_runner_svc.work import outbox
 from lane_runner_svc.work.session import OUTBOX
 from lanewarden.client import Stub
 from lanewarden.errors import Code, Reason, Refusal
@@ -32,29 +36,36 @@ GATHER_MARKS_MIN: Final = 16
 """So many marks since the last report are a burst: changes come faster than reports go."""
 GATHER_SECONDS: Final = 0.1
 CALL_SECONDS: Final = 5.0
-KEEP_ALIVE_SECONDS: Final = 1.0
 PAUSE_MS_MAX: Final = 5_000
 _LEASE_GONE: Final = frozenset({Reason.LEASE_UNKNOWN, Reason.LEASE_EXPIRED})
 
 
 class Reporter:
-    """Keeps one supervisor informed. ``address`` is where the supervisor reaches this runner."""
+    """Keeps one of the ``supervisors``, by address, informed; they are tried in order. ``address`` is where they reach this
+    runner.
+    """
 
     def __init__(
         self,
         runner: Runner,
-        supervisor: Stub,
+        supervisors: Mapping[str, Stub],
+        holder: Holder,
         *,
+        incarnation: str,
         address: str,
         version: str,
+        build: str,
         fresh_uuid: Callable[[], str],
     ) -> None:
         self._runner = runner
-        self._supervisor = supervisor
+        self._supervisors = tuple(supervisors.items())
+        self._turn = 0
+        self._holder = holder
         self._address = address
         self._version = version
+        self._build = build
         self._fresh_uuid = fresh_uuid
-        self._incarnation = fresh_uuid()
+        self._incarnation = incarnation
         self._failures = 0
         self.connected = False
 
@@ -62,12 +73,21 @@ class Reporter:
         """Stay registered; never returns."""
         while True:
             try:
+                sent_ms = self._runner.clock.steady_ms()
                 grant = await self._register()
+                clock = await self._holder.grant(grant, sent_ms=sent_ms, address=self._supervisors[self._turn][0])
                 self._note_connected()
-                await self._serve(grant)
+                await self._serve(grant, clock)
             except Refusal as refusal:
                 self._note_lost(refusal)
+                if refusal.reason not in _LEASE_GONE and not self._holder.generation:
+                    self._turn = (self._turn + 1) % len(self._supervisors)
             await self._runner.clock.sleep(self._pause_seconds(self._failures))
+
+    @property
+    def _supervisor(self) -> Stub:
+        """Whose turn it is."""
+        return self._supervisors[self._turn][1]
 
     async def _register(self) -> pb.RegisterResponse:
         request = pb.RegisterRequest(
@@ -78,25 +98,24 @@ class Reporter:
             lanes=self._runner.lanes,
             version=self._version,
             store_id=self._runner.read(meta.store_id),
+            build=self._build,
+            generation_seen=self._runner.read(supervision.load).lease_generation_seen,
         )
         grant: pb.RegisterResponse = await self._supervisor.Register(request, timeout_seconds=CALL_SECONDS)
         return grant
 
-    async def _resume_from(self, taken: int) -> None:
-        """Go on from what the supervisor has. If that fits nothing that is kept here, one of the two has lost its past:
-        number anew from there and mark everything.
-        """
-        if self._runner.read(lambda reader: messages.follows(reader, taken)):
-            await self._forget(taken)
-        else:
+    async def _resume_from(self, grant: pb.RegisterResponse) -> None:
+        """Go on from what the supervisor has."""
+        taken, told = grant.taken_sequence, f"{grant.supervisor_id} at {self._supervisors[self._turn][0]}"
+        if not await self._runner.do(lambda session: outbox.resume(session, taken, told=told), emitter=emitters.REPORT):
             log.warning("the supervisor has another past; telling it everything", extra={"taken": taken})
-            await self._runner.do(lambda session: messages.restart(session.uow, taken), emitter=emitters.REPORT)
 
-    async def _serve(self, grant: pb.RegisterResponse) -> None:
-        """Renew and send until one of the two fails, and end both."""
+    async def _serve(self, grant: pb.RegisterResponse, clock: LeaseClock) -> None:
+        """Renew and send until one of the two fails or the lease has lapsed, and end both."""
         jobs = [
-            asyncio.ensure_future(self._keep_alive(grant)),
-            asyncio.ensure_future(self._send_all(grant.taken_sequence)),
+            asyncio.ensure_future(self._keep_alive(grant, clock)),
+            asyncio.ensure_future(self._send_all(grant)),
+            asyncio.ensure_future(self._until_lapsed()),
         ]
         try:
             done, _ = await asyncio.wait(jobs, return_when=asyncio.FIRST_COMPLETED)
@@ -107,25 +126,34 @@ class Reporter:
                 job.cancel()
             await asyncio.gather(*jobs, return_exceptions=True)
 
-    async def _keep_alive(self, grant: pb.RegisterResponse) -> None:
-        interval = grant.renew_interval.ToMilliseconds() / 1000
+    async def _until_lapsed(self) -> None:
+        await self._holder.until_lapsed()
+        raise Refusal(Reason.SUPERVISOR_UNREACHABLE, "the supervisor has not renewed its lease in time")
+
+    async def _keep_alive(self, grant: pb.RegisterResponse, clock: LeaseClock) -> None:
+        """Renew at once, so that the supervisor learns under which generation it may act, and then at each interval."""
         request = pb.KeepAliveRequest(
             runner_id=self._runner.runner_id, incarnation=self._incarnation, generation=grant.generation
         )
         while True:
-            await self._runner.clock.sleep(interval)
+            request.supervision_generation = self._holder.generation
+            sent_ms = self._runner.clock.steady_ms()
             try:
-                response = await self._supervisor.KeepAlive(request, timeout_seconds=KEEP_ALIVE_SECONDS)
+                response = await self._supervisor.KeepAlive(request, timeout_seconds=clock.renewal_ms / 1000)
             except Refusal as refusal:
                 if refusal.reason in _LEASE_GONE:
                     raise
                 self._note_lost(refusal)
-                continue
-            self._note_connected()
-            interval = response.renew_interval.ToMilliseconds() / 1000
+            else:
+                if response.supervisor_incarnation not in ("", grant.supervisor_incarnation):
+                    raise Refusal(Reason.LEASE_EXPIRED, "the supervisor has started anew")
+                clock = self._holder.renew(response, sent_ms=sent_ms)
+                self._note_connected()
+            await self._runner.clock.sleep(clock.renew_ms / 1000)
 
-    async def _send_all(self, taken: int) -> None:
-        await self._once_there_is_room(partial(self._resume_from, taken))
+    async def _send_all(self, grant: pb.RegisterResponse) -> None:
+        taken = grant.taken_sequence
+        await self._once_there_is_room(partial(self._resume_from, grant))
         with self._runner.hub.subscribe(OUTBOX) as news:
             while True:
                 due = self._due(taken)

@@ -10,6 +10,7 @@ from lane_runner_svc.core.timers import Approver
 from lane_runner_svc.rpc import convert
 from lane_runner_svc.rpc.commands import CommandHandlers
 from lane_runner_svc.rpc.logs import LogReader
+from lane_runner_svc.rpc.supervision import SupervisionReader
 from lane_runner_svc.runner import Runner
 from lane_runner_svc.store import audit, evidence, holds, messages, tasks
 from lane_runner_svc.work import attempts
@@ -33,9 +34,11 @@ class LaneRunnerHandlers(CommandHandlers):
         environment: Mapping[str, str],
         approvers: Mapping[str, tuple[Approver, ...]],
         logs: LogReader,
+        supervision: SupervisionReader,
     ) -> None:
         super().__init__(runner, environment=environment, approvers=approvers)
         self._logs = logs
+        self._supervision = supervision
 
     async def GetTask(self, request: pb.GetTaskRequest, call: Call) -> pb.GetTaskResponse:
         """One task and its latest messages."""
@@ -144,6 +147,10 @@ class LaneRunnerHandlers(CommandHandlers):
             )
 
         return self._runner.read(look)
+
+    async def GetSupervision(self, request: pb.GetSupervisionRequest, call: Call) -> pb.GetSupervisionResponse:
+        """This runner and who supervises it."""
+        return self._supervision.look()
 
     async def ListAudit(
         self, request: pb.LaneRunnerServiceListAuditRequest, call: Call

@@ -57,6 +57,7 @@ def check(
     filled.log_bytes_max = spec.log_bytes_max or LOG_BYTES_DEFAULT
     grace_ms = spec.stop_grace.ToMilliseconds() if spec.HasField("stop_grace") else STOP_GRACE_MS_DEFAULT
     filled.stop_grace.FromMilliseconds(grace_ms)
+    filled.on_supervisor_loss = spec.on_supervisor_loss or task_pb2.SUPERVISOR_LOSS_CONTINUE
     problems = [
         *_environment_problems(spec),
         *_place_problems(filled, {**environment, **spec.env}),
@@ -88,6 +89,7 @@ def check(
         launch_failures_max=launch_failures_max,
         patience=_patience(filled, approvers.get(filled.lane, ())),
         on_success=tuple(filled.on_success),
+        hold_on_supervisor_loss=filled.on_supervisor_loss == task_pb2.SUPERVISOR_LOSS_HOLD,
     )
 
 

@@ -213,6 +213,12 @@ CREATE TRIGGER evidence_is_not_deleted BEFORE DELETE ON evidence
 BEGIN SELECT RAISE(ABORT, 'evidence is append-only'); END
 """
 
+_LEASES = """
+ALTER TABLE supervision ADD COLUMN lease_generation_seen INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE tasks ADD COLUMN hold_on_supervisor_loss INTEGER NOT NULL DEFAULT 0;
+CREATE INDEX tasks_hold_on_supervisor_loss ON tasks (position) WHERE hold_on_supervisor_loss = 1
+"""
+
 
 @MIGRATIONS()
 def first_tables(db: Database) -> None:
@@ -236,6 +242,12 @@ def supervision(db: Database) -> None:
 def budgets_limits_evidence(db: Database) -> None:
     """The rate of launches, limits of use, what old attempts say."""
     _run(db, _BUDGETS)
+
+
+@MIGRATIONS()
+def leases(db: Database) -> None:
+    """The highest lease generation that was told, and tasks that wait while nobody supervises."""
+    _run(db, _LEASES)
 
 
 def _run(db: Database, statements: str) -> None:

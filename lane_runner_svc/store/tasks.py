@@ -17,7 +17,19 @@ from lanewarden.store import Connection, UnitOfWork
 
 ROWS_AT_A_TIME: Final = 50
 POSITION_MAX: Final = 2**63 - 1
-_FIXED = frozenset({"task_id", "name", "lane", "gates", "spec", "submitted_wall_ms", "patience", "on_success"})
+_FIXED = frozenset(
+    {
+        "task_id",
+        "name",
+        "lane",
+        "gates",
+        "spec",
+        "submitted_wall_ms",
+        "patience",
+        "on_success",
+        "hold_on_supervisor_loss",
+    }
+)
 _COLUMNS = tuple(field.name for field in fields(Task))
 _SELECT = f"SELECT {', '.join(_COLUMNS)} FROM tasks"  # noqa: S608 - the columns are the dataclass's own
 _INSERT = (
@@ -67,6 +79,7 @@ def _from_row(row: Iterable[Any]) -> Task:
     values["on_success"] = _names(values["on_success"])
     values["state"] = State[values["state"]]
     values["worker_alive"] = bool(values["worker_alive"])
+    values["hold_on_supervisor_loss"] = bool(values["hold_on_supervisor_loss"])
     values["pauses"] = frozenset(map(PauseCause, _names(values["pauses"])))
     values["fruitless_ms"] = tuple(json.loads(values["fruitless_ms"]))
     values["hook_state"] = HookState(values["hook_state"])
@@ -135,6 +148,19 @@ def update(uow: UnitOfWork, before: Task, after: Task) -> None:
 def unfinished(reader: Reader) -> list[Task]:
     """Every task that is not terminal, oldest first."""
     return [_from_row(row) for row in reader.query(f"{_SELECT} WHERE {UNFINISHED} ORDER BY position")]
+
+
+def held_on_supervisor_loss(reader: Reader) -> list[Task]:
+    """Every task that asked to be held while nobody supervises the runner, oldest first; of those that have ended, the ones
+    whose on_success command is due, or that are still said to be held.
+    """
+    return [
+        _from_row(row)
+        for row in reader.query(
+            f"{_SELECT} WHERE hold_on_supervisor_loss = 1"
+            f" AND ({UNFINISHED} OR hook_state = 'PENDING' OR pauses LIKE '%SUPERVISOR_LOSS%') ORDER BY position"
+        )
+    ]
 
 
 def queued(reader: Reader, lane: str) -> list[Task]:

@@ -10,6 +10,7 @@ from lane_runner_svc.core.states import Event, IllegalTransitionError
 from lane_runner_svc.core.task import Task, ended, illegal
 from lane_runner_svc.store import messages, tasks
 from lane_runner_svc.work.session import Session
+from lane_runner_svc.work.supervision import as_supervised
 from lanewarden.errors import Reason, refuse
 
 
@@ -43,7 +44,7 @@ def reopen(session: Session, task_id: str) -> Task:
 def _relive(session: Session, task_id: str, life: Callable[[Task], Task]) -> Task:
     task = tasks.load(session.uow, task_id)
     try:
-        return session.save(task, life(task))
+        return session.save(task, as_supervised(session, life(task)))
     except IllegalTransitionError as error:
         raise illegal(task, error) from None
 

@@ -13,6 +13,7 @@ from lane_runner_svc.store import holds, tasks
 from lane_runner_svc.work import limits
 from lane_runner_svc.work.attempts import blockers, current
 from lane_runner_svc.work.session import AttemptRef, Session
+from lane_runner_svc.work.supervision import as_supervised
 from lanewarden.errors import Reason, invalid, refuse
 from lanewarden.records import replace
 
@@ -34,6 +35,7 @@ class Submission:
     launch_failures_max: int
     patience: Patience = Patience()
     on_success: tuple[str, ...] = ()
+    hold_on_supervisor_loss: bool = False
 
 
 def submit(session: Session, submission: Submission, owner: Actor) -> Task:
@@ -50,10 +52,12 @@ def submit(session: Session, submission: Submission, owner: Actor) -> Task:
         launch_failures_max=submission.launch_failures_max,
         patience=submission.patience,
         on_success=submission.on_success,
+        hold_on_supervisor_loss=submission.hold_on_supervisor_loss,
         owner=owner.identity,
         owner_role=owner.role,
         submitted_wall_ms=session.now.wall_ms,
     )
+    task = as_supervised(session, task)
     tasks.insert(session.uow, task)
     session.touch_task(task.task_id)
     return task

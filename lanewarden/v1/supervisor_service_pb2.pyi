@@ -176,18 +176,20 @@ class CommandRefusal(_message.Message):
     def __init__(self, reason: _Optional[str] = ..., message: _Optional[str] = ..., metadata: _Optional[_Mapping[str, str]] = ...) -> None: ...
 
 class KeepAliveResponse(_message.Message):
-    __slots__ = ("ttl", "renew_interval", "sweep", "taken_sequence", "commands")
+    __slots__ = ("ttl", "renew_interval", "sweep", "taken_sequence", "commands", "supervisor_incarnation")
     TTL_FIELD_NUMBER: _ClassVar[int]
     RENEW_INTERVAL_FIELD_NUMBER: _ClassVar[int]
     SWEEP_FIELD_NUMBER: _ClassVar[int]
     TAKEN_SEQUENCE_FIELD_NUMBER: _ClassVar[int]
     COMMANDS_FIELD_NUMBER: _ClassVar[int]
+    SUPERVISOR_INCARNATION_FIELD_NUMBER: _ClassVar[int]
     ttl: _duration_pb2.Duration
     renew_interval: _duration_pb2.Duration
     sweep: int
     taken_sequence: int
     commands: _containers.RepeatedCompositeFieldContainer[Command]
-    def __init__(self, ttl: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., renew_interval: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., sweep: _Optional[int] = ..., taken_sequence: _Optional[int] = ..., commands: _Optional[_Iterable[_Union[Command, _Mapping]]] = ...) -> None: ...
+    supervisor_incarnation: str
+    def __init__(self, ttl: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., renew_interval: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., sweep: _Optional[int] = ..., taken_sequence: _Optional[int] = ..., commands: _Optional[_Iterable[_Union[Command, _Mapping]]] = ..., supervisor_incarnation: _Optional[str] = ...) -> None: ...
 
 class EscalateRequest(_message.Message):
     __slots__ = ("request_id", "runner_id", "incarnation", "sequence", "escalation")

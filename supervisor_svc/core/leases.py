@@ -16,6 +16,10 @@ MASS_EXPIRY_MIN: Final = 3
 """Fewer leases than this that expire together say nothing about the supervisor's own side."""
 RENEW_MARGIN: Final = 1.2
 """A renewal may come a fifth late; see client-go's leader election for the same rule."""
+RENEWAL_MS_MAX: Final = 1_000
+"""The longest that a runner waits for one renewal."""
+GENERATION_MAX: Final = 2**62
+"""No generation that a runner tells is believed beyond this, so that there is always a next one."""
 
 
 class LeaseState(enum.Enum):
@@ -35,8 +39,18 @@ class Timing:
     grace_ms: int = 5_000
     rpc_deadline_ms: int = 1_000
 
+    @property
+    def renewal_ms(self) -> int:
+        """How long a runner waits for the answer to a renewal; its own ``LeaseClock`` says the same."""
+        return max(1, min(RENEWAL_MS_MAX, int(self.ttl_ms - self.renew_ms * RENEW_MARGIN) // 2))
+
     def conflicts(self) -> Iterator[str]:
         """Sentences about times that contradict each other, in the names of the settings."""
+        if 2 * self.renew_ms >= self.ttl_ms:
+            yield (
+                f"lease_renew_seconds ({self.renew_ms / 1000:g}) must be below half of lease_ttl_seconds"
+                f" ({self.ttl_ms / 1000:g}): one lost renewal would end a lease; renew earlier or raise the TTL"
+            )
         if self.renew_ms * RENEW_MARGIN + self.rpc_deadline_ms >= self.ttl_ms:
             yield (
                 f"lease_renew_seconds ({self.renew_ms / 1000:g}) x {RENEW_MARGIN} + lease_rpc_deadline_seconds"
@@ -96,9 +110,39 @@ def forgive(lease: Lease, by_ms: int) -> Lease:
 def restored(
     *, runner_id: str, incarnation: str, generation: int, ended: bool, extended_until_ms: int, timing: Timing
 ) -> Lease:
-    """The lease after a restart of the supervisor: extended to one stored moment, however often it restarts."""
-    seen_ms = extended_until_ms - timing.ttl_ms - timing.grace_ms
-    return Lease(runner_id=runner_id, incarnation=incarnation, generation=generation, seen_ms=seen_ms, ended=ended)
+    """The lease after a restart of the supervisor: extended to one stored moment, however often it restarts.
+
+    That puts its end off once, so it is not put off again for ending with many others: a supervisor that keeps dying would
+    put it off for ever.
+    """
+    return Lease(
+        runner_id=runner_id,
+        incarnation=incarnation,
+        generation=generation,
+        seen_ms=extended_until_ms - timing.ttl_ms - timing.grace_ms,
+        ended=ended,
+        held=True,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Right:
+    """This supervisor's right to act at a runner by itself, as the runner told it last, and when that was heard.
+
+    ``generation`` is 0 while there is none.
+    """
+
+    generation: int
+    heard_ms: int
+
+
+def may_act(right: Right, now_ms: int, timing: Timing) -> bool:
+    """Whether the runner must still take the right for live.
+
+    The runner counts its TTL from when it sent what was heard, and has waited for the answer no longer than a renewal may
+    take. That the answer reached it is not known here: where it did not, the runner's fence refuses.
+    """
+    return right.generation > 0 and 0 <= now_ms - right.heard_ms < timing.ttl_ms - timing.renewal_ms
 
 
 class Verdict(enum.Enum):

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 
+from lanewarden.errors import Refusal
 from lanewarden.server import Call
 from lanewarden.stamps import duration
 from lanewarden.store import Emitter, Entity
 from lanewarden.v1 import supervisor_service_pb2 as pb
 from supervisor_svc import emitters
-from supervisor_svc.core.leases import LeaseState
+from supervisor_svc.core.leases import LeaseState, Right
 from supervisor_svc.store import runners
 from supervisor_svc.store.runners import RunnerRow
 from supervisor_svc.supervisor import Supervisor
@@ -17,6 +19,8 @@ from supervisor_svc.work import intake, registry
 from supervisor_svc.work.intake import Item
 from supervisor_svc.work.registry import Registration
 from supervisor_svc.work.session import Session
+
+log = logging.getLogger(__name__)
 
 
 class SupervisorHandlers:
@@ -31,6 +35,7 @@ class SupervisorHandlers:
     async def Register(self, request: pb.RegisterRequest, call: Call) -> pb.RegisterResponse:
         """Grant a lease; stored before the answer."""
         registry.check_address(request.address)
+        registry.check_generation("generation_seen", request.generation_seen)
         asked = Registration(
             runner_id=request.runner_id,
             incarnation=request.incarnation,
@@ -38,6 +43,7 @@ class SupervisorHandlers:
             lanes=tuple(request.lanes),
             version=request.version,
             store_id=request.store_id,
+            generation_seen=request.generation_seen,
         )
         presence = self._supervisor.presence
         heard = presence.find(asked.runner_id)
@@ -48,6 +54,7 @@ class SupervisorHandlers:
             row = registry.register(session, asked, heard_generation=generation, heard_alive=alive)
             lease = registry.granted(row, now_ms=session.steady_ms, wall_ms=session.wall_ms)
             session.uow.after_commit(lambda: presence.put(lease))
+            session.uow.after_commit(lambda: presence.registered(row.runner_id))
             return row
 
         entity = Entity("runner", asked.runner_id)
@@ -60,19 +67,25 @@ class SupervisorHandlers:
             supervisor_id=self._supervisor.supervisor_id,
             supervisor_incarnation=self._supervisor.incarnation,
             taken_sequence=row.taken_sequence,
+            supervision_generation_seen=row.supervision_generation_seen,
         )
 
     async def KeepAlive(self, request: pb.KeepAliveRequest, call: Call) -> pb.KeepAliveResponse:
-        """Renew a lease, in memory only."""
+        """Renew a lease, in memory only; a generation that is new is stored before it is used."""
+        registry.check_generation("supervision_generation", request.supervision_generation)
         presence = self._supervisor.presence
         presence.renew(request.runner_id, request.incarnation, request.generation)
+        right = Right(generation=request.supervision_generation, heard_ms=self._supervisor.clock.steady_ms())
         self._tell_if_changed(request.runner_id)
         row = self._supervisor.read(lambda reader: runners.find(reader, request.runner_id))
+        if row is not None and await self._seen(row, right.generation, call):
+            presence.hear_right(row.runner_id, right)
         return pb.KeepAliveResponse(
             ttl=self._ttl,
             renew_interval=self._renew_interval,
             sweep=presence.sweeps,
             taken_sequence=row.taken_sequence if row else 0,
+            supervisor_incarnation=self._supervisor.incarnation,
         )
 
     async def Escalate(self, request: pb.EscalateRequest, call: Call) -> pb.EscalateResponse:
@@ -102,6 +115,24 @@ class SupervisorHandlers:
             entity=entity,
             call=call,
         )
+
+    async def _seen(self, row: RunnerRow, generation: int, call: Call) -> bool:
+        """Store a generation that is higher than every one before; False when there is no room for it, which costs the right
+        to act and not the lease.
+        """
+        if generation <= row.supervision_generation_seen:
+            return True
+        try:
+            await self._supervisor.do(
+                lambda session: runners.see_supervision_generation(session.uow, row.runner_id, generation),
+                emitter=emitters.SUPERVISION,
+                entity=Entity("runner", row.runner_id),
+                call=call,
+            )
+        except Refusal as refusal:
+            log.error("a generation could not be stored", extra={"reason": refusal.reason.name})
+            return False
+        return True
 
     def _tell_if_changed(self, runner_id: str) -> None:
         if self._supervisor.presence.changed(runner_id):

@@ -12,7 +12,7 @@ from lanewarden.store import Connection, Row, UnitOfWork
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunnerRow:
     """A runner as it last registered. ``extended_until_ms`` is set from a restart of the supervisor until the runner has
-    renewed again.
+    renewed again. ``supervision_generation_seen`` is the highest generation of the right to act there that it ever told.
     """
 
     runner_id: str
@@ -26,6 +26,7 @@ class RunnerRow:
     registered_wall_ms: int
     lease_ended: bool = False
     extended_until_ms: int | None = None
+    supervision_generation_seen: int = 0
 
 
 _COLUMNS = tuple(field.name for field in fields(RunnerRow))
@@ -81,6 +82,14 @@ def end_lease(uow: UnitOfWork, runner_id: str, generation: int) -> bool:
 def set_taken(uow: UnitOfWork, runner_id: str, sequence: int) -> None:
     """Remember how far the runner's items have been taken."""
     uow.execute("UPDATE runners SET taken_sequence = ? WHERE runner_id = ?", (sequence, runner_id))
+
+
+def see_supervision_generation(uow: UnitOfWork, runner_id: str, generation: int) -> None:
+    """Remember a generation of the right to act at a runner, unless a higher one is remembered."""
+    uow.execute(
+        "UPDATE runners SET supervision_generation_seen = ? WHERE runner_id = ? AND supervision_generation_seen < ?",
+        (generation, runner_id, generation),
+    )
 
 
 def extend(uow: UnitOfWork, until_ms: int) -> None:

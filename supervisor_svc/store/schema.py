@@ -173,3 +173,9 @@ def observations(db: Database) -> None:
     """When the facts of a task last moved, by the supervisor's own steady clock."""
     for statement in _OBSERVATIONS:
         db.execute(statement)
+
+
+@MIGRATIONS()
+def supervision_generations(db: Database) -> None:
+    """The highest generation of the right to act that each runner has told."""
+    db.execute("ALTER TABLE runners ADD COLUMN supervision_generation_seen INTEGER NOT NULL DEFAULT 0")

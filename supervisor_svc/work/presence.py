@@ -13,7 +13,7 @@ from typing import Final
 from lanewarden.clock import Clock
 from lanewarden.errors import Reason, Refusal, refuse
 from supervisor_svc.core import leases
-from supervisor_svc.core.leases import Lease, LeaseState, Timing
+from supervisor_svc.core.leases import Lease, LeaseState, Right, Timing
 
 log = logging.getLogger(__name__)
 
@@ -21,6 +21,8 @@ SWEEP_MAX_MS: Final = 5_000
 """The longest time between two sweeps."""
 STALL_MS: Final = 1_000
 """A sweep that is later than this shows that the process, its loop or its host stood still."""
+STALL_MS_MIN: Final = 50
+"""A sweep that is late by less than this shows nothing."""
 
 
 class Presence:
@@ -31,10 +33,13 @@ class Presence:
         self.sweeps = 0
         self._clock = clock
         self._leases: dict[str, Lease] = {}
+        self._rights: dict[str, Right] = {}
         self._shown: dict[str, LeaseState] = {}
         self._unrecorded: dict[str, Lease] = {}
         self._heard_ms: dict[str, int] = {}
         self._sweep_due_ms = clock.steady_ms() + SWEEP_MAX_MS
+        # What is not forgiven must fit into the grace: else a stall could end a lease whose renewal waits in the socket.
+        self._stall_ms = min(STALL_MS, max(STALL_MS_MIN, timing.grace_ms // 2))
 
     def find(self, runner_id: str) -> Lease | None:
         """The lease of a runner, or None when it has never had one."""
@@ -100,6 +105,25 @@ class Presence:
         self._leases[runner_id] = renewed
         self._heard_ms.setdefault(runner_id, now_ms)
 
+    def registered(self, runner_id: str) -> None:
+        """The runner has registered with this start of the supervisor, and will tell it a generation of its own."""
+        self._rights[runner_id] = Right(generation=0, heard_ms=self._clock.steady_ms())
+
+    def hear_right(self, runner_id: str, right: Right) -> None:
+        """The runner has told under which generation this supervisor may act there. Before it has registered with this start
+        that is the generation of another one.
+        """
+        if runner_id in self._rights:
+            self._rights[runner_id] = right
+
+    def supervision_generation(self, runner_id: str) -> int:
+        """The generation to be quoted by whatever this supervisor does at the runner by itself; 0 while it may not act."""
+        right = self._rights.get(runner_id)
+        if right is None or self.state(runner_id) is LeaseState.UNREACHABLE:
+            return 0
+        # A time in which this process stood still is not forgiven here: the runner's clock went on.
+        return right.generation if leases.may_act(right, self._clock.steady_ms(), self.timing) else 0
+
     def sweep(self) -> list[Lease]:
         """End the leases whose time is over; the ended ones that are not stored as such yet."""
         self._forgive_stall()
@@ -137,7 +161,7 @@ class Presence:
     def _forgive_stall(self) -> None:
         now_ms = self._clock.steady_ms()
         late_ms = now_ms - self._sweep_due_ms
-        if late_ms <= STALL_MS:
+        if late_ms <= self._stall_ms:
             return
         log.error("the supervisor stood still; its leases are extended by as long", extra={"stalled_ms": late_ms})
         self._sweep_due_ms = now_ms

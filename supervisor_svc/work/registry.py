@@ -9,7 +9,7 @@ from typing import Final
 from lanewarden.errors import Reason, invalid, refuse
 from lanewarden.hub import Topic
 from supervisor_svc.core import leases
-from supervisor_svc.core.leases import Timing, Verdict
+from supervisor_svc.core.leases import GENERATION_MAX, Timing, Verdict
 from supervisor_svc.store import runners
 from supervisor_svc.store.runners import RunnerRow
 from supervisor_svc.work.session import GRANTS, Session
@@ -28,6 +28,7 @@ class Registration:
     lanes: tuple[str, ...]
     version: str
     store_id: str
+    generation_seen: int
 
 
 def check_address(address: str) -> None:
@@ -39,6 +40,16 @@ def check_address(address: str) -> None:
     match = _ADDRESS.fullmatch(address)
     if match is None or not 0 < int(match[2]) < 65_536:
         raise invalid(("address", "must be host:port, such as 127.0.0.1:7812"))
+
+
+def check_generation(field: str, generation: int) -> None:
+    """Refuse a generation after which there would be none.
+
+    Raises:
+        Refusal: REQUEST_INVALID.
+    """
+    if generation > GENERATION_MAX:
+        raise invalid((field, f"at most {GENERATION_MAX}"))
 
 
 def register(session: Session, asked: Registration, *, heard_generation: int | None, heard_alive: bool) -> RunnerRow:
@@ -65,17 +76,21 @@ def register(session: Session, asked: Registration, *, heard_generation: int | N
             f"runner {asked.runner_id} is live at another address; stop that one, or give this one an id of its own",
             runner=asked.runner_id,
         )
+    stored = held.generation if held else 0
+    granted = verdict is Verdict.GRANT or asked.generation_seen > stored
     same_store = held is not None and held.store_id == asked.store_id
     new = RunnerRow(
         runner_id=asked.runner_id,
         incarnation=asked.incarnation,
-        generation=(held.generation if held else 0) + (verdict is Verdict.GRANT),
+        # A generation that only the runner knows of was granted before this store was restored, or by another supervisor.
+        generation=max(stored, asked.generation_seen) + 1 if granted else stored,
         address=asked.address,
         lanes=asked.lanes,
         version=asked.version,
         store_id=asked.store_id,
         taken_sequence=held.taken_sequence if held and same_store else 0,
-        registered_wall_ms=held.registered_wall_ms if held and verdict is Verdict.KEEP else session.wall_ms,
+        registered_wall_ms=session.wall_ms if granted or held is None else held.registered_wall_ms,
+        supervision_generation_seen=held.supervision_generation_seen if held else 0,
     )
     if new != held:
         runners.put(session.uow, new)

@@ -132,6 +132,8 @@ class RunnerNode(Node):
     """A lane runner whose workers live in ``kernel``."""
 
     name = "runner"
+    supervisors: tuple[str, ...] = ("supervisor",)
+    """The nodes that it may turn to, in order."""
 
     def __init__(self, path: Path, kernel: Kernel, lanes: tuple[str, ...], **common: Any) -> None:
         super().__init__(path, **common)
@@ -145,7 +147,10 @@ class RunnerNode(Node):
         )
 
     async def assemble(self, store: Store, ledger: WriteLedger, server: Server) -> None:
-        supervisor = self.network.stub(SUPERVISOR, source="runner", target="supervisor", identity=RUNNER_IDENTITY)
+        supervisors = {
+            f"{name}:7811": self.network.stub(SUPERVISOR, source="runner", target=name, identity=RUNNER_IDENTITY)
+            for name in self.supervisors
+        }
         parts = self.parts = await lane_runner_svc.bootstrap.build(
             self.config,
             store=store,
@@ -157,7 +162,7 @@ class RunnerNode(Node):
             log_path=lambda ref: Path("/nonexistent"),
             environment={"PATH": "/bin:/usr/bin"},
             address="runner:7812",
-            supervisor=supervisor,
+            supervisors=supervisors,
         )
         server.services |= {service.full_name: handlers for service, handlers in parts.handlers.items()}
         server.services[WORKER.full_name] = parts.worker_handlers

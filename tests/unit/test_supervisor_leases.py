@@ -88,12 +88,18 @@ def test_p20_registration_table(alive: bool, incarnation: str, address: str, ver
 
 
 def test_r08_impossible_timings_name_both_settings() -> None:
-    """renew x 1.2 + deadline must be below the TTL; the sentence names what contradicts what."""
+    """A renewal twice as often as the lease ends, and renew x 1.2 + deadline below the TTL; the sentence names what
+    contradicts what.
+    """
     assert list(TIMING.conflicts()) == []
-    assert list(replace(TIMING, renew_ms=7_499).conflicts()) == []
-    (sentence,) = replace(TIMING, renew_ms=7_500).conflicts()
-    assert "lease_renew_seconds (7.5)" in sentence
+    assert list(replace(TIMING, renew_ms=4_999).conflicts()) == []
+    (sentence,) = replace(TIMING, renew_ms=5_000).conflicts()
+    assert "lease_renew_seconds (5)" in sentence
     assert "lease_ttl_seconds (10)" in sentence
+    assert list(replace(TIMING, rpc_deadline_ms=6_399).conflicts()) == []
+    (sentence,) = replace(TIMING, rpc_deadline_ms=6_400).conflicts()
+    assert "lease_renew_seconds (3)" in sentence
+    assert "lease_rpc_deadline_seconds (6.4)" in sentence
 
 
 def test_many_leases_that_end_at_once_are_held_once() -> None:
