@@ -72,15 +72,19 @@ class Reporter:
     async def run(self) -> None:
         """Stay registered; never returns."""
         while True:
+            granted = False
             try:
                 sent_ms = self._runner.clock.steady_ms()
                 grant = await self._register()
                 clock = await self._holder.grant(grant, sent_ms=sent_ms, address=self._supervisors[self._turn][0])
+                granted = True
                 self._note_connected()
                 await self._serve(grant, clock)
             except Refusal as refusal:
+                self._failures = 0 if granted else self._failures
                 self._note_lost(refusal)
-                if refusal.reason not in _LEASE_GONE and not self._holder.generation:
+                # One that is lost is asked once more before the next: perhaps this host has only slept.
+                if not granted and not self._holder.generation:
                     self._turn = (self._turn + 1) % len(self._supervisors)
             await self._runner.clock.sleep(self._pause_seconds(self._failures))
 
@@ -144,12 +148,15 @@ class Reporter:
                 if refusal.reason in _LEASE_GONE:
                     raise
                 self._note_lost(refusal)
+                # Sooner than the next interval, so that a short cut costs no lease, and not all runners at once.
+                pause_ms = clock.renewal_ms * self._runner.random.random()
             else:
                 if response.supervisor_incarnation not in ("", grant.supervisor_incarnation):
                     raise Refusal(Reason.LEASE_EXPIRED, "the supervisor has started anew")
                 clock = self._holder.renew(response, sent_ms=sent_ms)
                 self._note_connected()
-            await self._runner.clock.sleep(clock.renew_ms / 1000)
+                pause_ms = clock.renew_ms
+            await self._runner.clock.sleep(pause_ms / 1000)
 
     async def _send_all(self, grant: pb.RegisterResponse) -> None:
         taken = grant.taken_sequence

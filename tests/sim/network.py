@@ -33,11 +33,14 @@ class Faults:
     repeat: float = 0.0
     slow: float = 0.0
     cut: set[frozenset[str]] = field(default_factory=set)
+    mute: set[tuple[str, str]] = field(default_factory=set)
+    """Who gets no answer from whom, though what is asked arrives."""
 
     def stop(self) -> None:
         """From here on nothing goes wrong: what must happen in the end, must happen now."""
         self.lose_request = self.lose_response = self.repeat = self.slow = 0.0
         self.cut.clear()
+        self.mute.clear()
 
 
 class Server:
@@ -116,7 +119,12 @@ class Stub:
                 response = await self._deliver(method, request, metadata)
                 if not self._local:
                     await network.delay()
-                    if not network.reachable(self._source, self._target) or random.random() < faults.lose_response:
+                    mute = (self._source, self._target) in faults.mute
+                    if (
+                        mute
+                        or not network.reachable(self._source, self._target)
+                        or random.random() < faults.lose_response
+                    ):
                         await asyncio.Event().wait()
                 return response
         except TimeoutError:
@@ -199,7 +207,7 @@ class Stub:
         return server, getattr(server.services[service], method.name), copied, call
 
     def _unreachable(self) -> Refusal:
-        reason = Reason.SUPERVISOR_UNREACHABLE if self._target == "supervisor" else Reason.RUNNER_UNREACHABLE
+        reason = Reason.RUNNER_UNREACHABLE if self._target == "runner" else Reason.SUPERVISOR_UNREACHABLE
         return refuse(reason, f"nothing answers at {self._target}")
 
 

@@ -185,6 +185,7 @@ class SupervisorNode(Node):
 
     name = "supervisor"
     config = SupervisorConfig(supervisor_id="supervisor")
+    parts: supervisor_svc.bootstrap.Parts | None = None
 
     def open(self, ledger: WriteLedger) -> Store:
         return Store.open(
@@ -192,7 +193,7 @@ class SupervisorNode(Node):
         )
 
     async def assemble(self, store: Store, ledger: WriteLedger, server: Server) -> None:
-        parts = await supervisor_svc.bootstrap.build(
+        parts = self.parts = await supervisor_svc.bootstrap.build(
             self.config,
             store=store,
             ledger=ledger,
@@ -200,7 +201,7 @@ class SupervisorNode(Node):
             random=self.random,
             incarnation=self.fresh_uuid(),
             connect_runner=lambda address: self.network.stub(
-                LANE_RUNNER, source="supervisor", target=address.partition(":")[0], identity=SUPERVISOR_IDENTITY
+                LANE_RUNNER, source=self.name, target=address.partition(":")[0], identity=SUPERVISOR_IDENTITY
             ),
         )
         server.services |= {service.full_name: handlers for service, handlers in parts.handlers.items()}

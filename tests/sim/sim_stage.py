@@ -91,7 +91,7 @@ class _Supervisor(_Mortal, SupervisorNode):
         self.told = told
 
     async def assemble(self, store: Store, ledger: WriteLedger, server: Server) -> None:
-        parts = await build_supervisor(
+        parts = self.parts = await build_supervisor(
             self.config,
             store=store,
             ledger=ledger,
@@ -99,7 +99,7 @@ class _Supervisor(_Mortal, SupervisorNode):
             random=self.random,
             incarnation=self.fresh_uuid(),
             connect_runner=lambda address: self.network.stub(
-                LANE_RUNNER, source="supervisor", target=address.partition(":")[0], identity=SUPERVISOR_IDENTITY
+                LANE_RUNNER, source=self.name, target=address.partition(":")[0], identity=SUPERVISOR_IDENTITY
             ),
             sinks=[self.told],
         )

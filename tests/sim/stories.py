@@ -9,24 +9,33 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import shutil
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
+from typing import TypeVar
 
 from tests.sim.sim_stage import Death, Played, SimStage
 from tests.sim.virtual import VirtualLoop
 from tests.stories.sight import SERVICES
 from tests.stories.stage import Story
 
+S = TypeVar("S", bound=SimStage)
 EVERY_POINT = 9
 """In the default suite a ninth of the commit points: just before some commits and just after others."""
 
 
-def play(story: Story, directory: Path, death: Death | None = None, *, seed: int = 0) -> Played:
+def play(
+    story: Callable[[S], AsyncIterator[str]],
+    directory: Path,
+    death: Death | None = None,
+    *,
+    seed: int = 0,
+    make: Callable[[Path, VirtualLoop, Death | None, int], S] = SimStage,  # type: ignore[assignment]
+) -> Played:
     """Run a story once; raises what it raises, with the death and the end of the log added to it."""
     loop = VirtualLoop()
     loop.set_exception_handler(lambda _loop, _context: None)
     directory.mkdir(parents=True, exist_ok=True)
-    stage = SimStage(directory, loop, death, seed)
+    stage = make(directory, loop, death, seed)
     try:
         loop.run_until_complete(stage.play(story))
     except BaseException as error:

@@ -39,17 +39,20 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
 
 class VirtualClock:
-    """The clock of one host; ``skew_ms`` moves its wall clock and nothing else."""
+    """The clock of one host; ``skew_ms`` moves its wall clock and nothing else, ``suspended_ms`` is how long the host has
+    slept, which the sleeps of its processes do not notice.
+    """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, *, skew_ms: int = 0) -> None:
         self._loop = loop
         self.skew_ms = skew_ms
+        self.suspended_ms = 0
 
     def wall_ms(self) -> int:
         return WALL_MS_AT_START + self.skew_ms + self.steady_ms()
 
     def steady_ms(self) -> int:
-        return int(self._loop.time() * 1000)
+        return int(self._loop.time() * 1000) + self.suspended_ms
 
     async def sleep(self, seconds: float) -> None:
         await asyncio.sleep(seconds)
