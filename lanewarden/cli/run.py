@@ -114,6 +114,14 @@ def _words(ctx: click.Context, param: click.Parameter, value: str | None) -> lis
     metavar="WHAT",
     help="What becomes of the worker while its runner is gone: `continue` (default), or `stop-after=D`.",
 )
+@click.option(
+    "--on-supervisor-loss",
+    "supervisor_loss",
+    type=click.Choice(("continue", "hold")),
+    default="continue",
+    show_default=True,
+    help="While no supervisor answers its runner: go on, or launch nothing of it until one is back.",
+)
 @click.option("--premature-exits", type=click.IntRange(0, 100), metavar="N", help="Of its worker, at most (default 3).")
 @click.argument("argv", nargs=-1, required=True, metavar="CMD...", type=click.UNPROCESSED)
 @click.pass_obj
@@ -157,6 +165,7 @@ def _spec(
     on_success: list[str],
     stop_grace: float | None,
     runner_loss_stop_after: timedelta | None,
+    supervisor_loss: str,
     premature_exits: int | None,
     argv: tuple[str, ...],
 ) -> task_pb2.TaskSpec:
@@ -173,5 +182,6 @@ def _spec(
         on_success=on_success,
         stop_grace=None if stop_grace is None else timedelta(seconds=stop_grace),
         runner_loss_stop_after=runner_loss_stop_after,
+        on_supervisor_loss=f"SUPERVISOR_LOSS_{supervisor_loss.upper()}",
         premature_exits_max=premature_exits,
     )

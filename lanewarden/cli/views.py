@@ -89,6 +89,7 @@ _PAUSES: Final[Mapping[int, str]] = {
     task_pb2.PAUSE_CAUSE_OPERATOR: "paused by an operator",
     task_pb2.PAUSE_CAUSE_HOLD_DEADLINE: "parked by a hold's deadline",
     task_pb2.PAUSE_CAUSE_TAKEOVER: "taken over",
+    task_pb2.PAUSE_CAUSE_SUPERVISOR_LOSS: "waiting for a supervisor",
 }
 
 

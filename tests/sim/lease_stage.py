@@ -18,6 +18,7 @@ from supervisor_svc.core.leases import LeaseState
 from supervisor_svc.store import runners
 from supervisor_svc.store.runners import RunnerRow
 from supervisor_svc.work.presence import Presence
+from tests.sim.nodes import Node
 from tests.sim.stories import Death, Stage, _Supervisor
 from tests.sim.virtual import VirtualClock, VirtualLoop
 from tests.sim.workers import Worker
@@ -46,6 +47,14 @@ class LeaseStage(Stage):
         self.beta.played, self.beta.restart_seconds = self.played, (0.05, 1.0)
         self.nodes["beta"] = self.beta
         self.runner.supervisors = ("supervisor", "beta")
+        self.others: list[Node] = []
+
+    def close(self) -> None:
+        """Let go of the files."""
+        super().close()
+        for node in self.others:
+            if node.store is not None:
+                node.store.close()
 
     # What happens
 

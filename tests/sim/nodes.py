@@ -148,7 +148,7 @@ class RunnerNode(Node):
 
     async def assemble(self, store: Store, ledger: WriteLedger, server: Server) -> None:
         supervisors = {
-            f"{name}:7811": self.network.stub(SUPERVISOR, source="runner", target=name, identity=RUNNER_IDENTITY)
+            f"{name}:7811": self.network.stub(SUPERVISOR, source=self.name, target=name, identity=RUNNER_IDENTITY)
             for name in self.supervisors
         }
         parts = self.parts = await lane_runner_svc.bootstrap.build(
@@ -161,7 +161,7 @@ class RunnerNode(Node):
             make_workers=self._make_workers,
             log_path=lambda ref: Path("/nonexistent"),
             environment={"PATH": "/bin:/usr/bin"},
-            address="runner:7812",
+            address=f"{self.name}:7812",
             supervisors=supervisors,
         )
         server.services |= {service.full_name: handlers for service, handlers in parts.handlers.items()}

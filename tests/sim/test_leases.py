@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,8 +14,10 @@ from lanewarden.errors import Reason, Refusal
 from lanewarden.v1 import operator_service_pb2, task_pb2
 from supervisor_svc.core.leases import LeaseState
 from tests.sim.lease_stage import GRACE_SECONDS, RENEW_SECONDS, TTL_SECONDS, LeaseStage
+from tests.sim.nodes import RunnerNode
 from tests.sim.stories import play
 from tests.sim.test_stories_lives import digest, worktree
+from tests.sim.virtual import VirtualClock
 from tests.sim.workers import asks_and_leaves, done, never_ends
 
 HOUR_MS = 3_600_000
@@ -271,6 +274,48 @@ def test_p18_ten_minutes_of_suspend_cost_one_registration(directory: Path) -> No
     supervisor may act again.
     """
     play(suspended, directory, make=LeaseStage)
+
+
+async def fifty_runners(stage: LeaseStage) -> AsyncIterator[str]:
+    names = [f"runner-{number}" for number in range(50)]
+    for name in names:
+        node = RunnerNode(
+            stage.directory / f"{name}.sqlite3",
+            stage.kernel,
+            ("lane-1",),
+            network=stage.network,
+            clock=VirtualClock(stage.loop),
+            random=stage.stream(name),
+            on_commit=lambda: None,
+        )
+        node.name, node.config = name, replace(node.config, runner_id=name)
+        node.supervisors = stage.runner.supervisors
+        stage.others.append(node)
+        node.start()
+
+    def live(at: str) -> int:
+        presence = stage.presence(at)
+        return sum(presence.supervision_generation(name) > 0 for name in names)
+
+    await stage.until(lambda: stage.supervisor.parts and live("alpha") == 50, "alpha supervises all")
+    stage.supervisor.restart_seconds = (1e9, 1e9)
+    stage.crash("supervisor")
+    lost = stage.loop.time()
+    await stage.until(lambda: live("beta") == 50, "beta supervises all", TTL_SECONDS + 15.0)
+    yield "all have moved"
+    times = sorted(
+        float(event.split()[0]) for event in stage.events if "runner-" in event and "-> beta Register" in event
+    )
+    assert len(times) == 50
+    assert times[0] > lost
+    crowds = [sum(1 for each in times if start <= each < start + 0.1) for start in times]
+    assert max(crowds) <= 12, f"{max(crowds)} came back within a tenth of a second"
+    yield "not at once"
+
+
+def test_fifty_runners_move_to_the_next_supervisor_and_not_at_once(directory: Path) -> None:
+    """Their supervisor dies under all of them in the same instant: each finds the next one, spread over seconds."""
+    play(fifty_runners, directory, make=LeaseStage)
 
 
 async def without_a_supervisor(stage: LeaseStage) -> AsyncIterator[str]:
