@@ -118,9 +118,7 @@ def _words(ctx: click.Context, param: click.Parameter, value: str | None) -> lis
     "--on-supervisor-loss",
     "supervisor_loss",
     type=click.Choice(("continue", "hold")),
-    default="continue",
-    show_default=True,
-    help="While no supervisor answers its runner: go on, or launch nothing of it until one is back.",
+    help="While no supervisor answers its runner: go on (default), or launch nothing of it until one is back.",
 )
 @click.option("--premature-exits", type=click.IntRange(0, 100), metavar="N", help="Of its worker, at most (default 3).")
 @click.argument("argv", nargs=-1, required=True, metavar="CMD...", type=click.UNPROCESSED)
@@ -165,7 +163,7 @@ def _spec(
     on_success: list[str],
     stop_grace: float | None,
     runner_loss_stop_after: timedelta | None,
-    supervisor_loss: str,
+    supervisor_loss: str | None,
     premature_exits: int | None,
     argv: tuple[str, ...],
 ) -> task_pb2.TaskSpec:
@@ -182,6 +180,6 @@ def _spec(
         on_success=on_success,
         stop_grace=None if stop_grace is None else timedelta(seconds=stop_grace),
         runner_loss_stop_after=runner_loss_stop_after,
-        on_supervisor_loss=f"SUPERVISOR_LOSS_{supervisor_loss.upper()}",
+        on_supervisor_loss=f"SUPERVISOR_LOSS_{supervisor_loss.upper()}" if supervisor_loss else None,
         premature_exits_max=premature_exits,
     )
