@@ -19,16 +19,16 @@ from supervisor_svc.store import runners
 from supervisor_svc.store.runners import RunnerRow
 from supervisor_svc.work.presence import Presence
 from tests.sim.nodes import Node
-from tests.sim.stories import Death, Stage, _Supervisor
+from tests.sim.sim_stage import Death, SimStage, _Supervisor
 from tests.sim.virtual import VirtualClock, VirtualLoop
-from tests.sim.workers import Worker
+from tests.stories.programs import Worker
 
 TTL_SECONDS = 10.0
 GRACE_SECONDS = 5.0
 RENEW_SECONDS = 3.0
 
 
-class LeaseStage(Stage):
+class LeaseStage(SimStage):
     """The runner turns to ``supervisor`` (alpha) first, then to ``beta``; their leases have the default times."""
 
     def __init__(self, directory: Path, loop: VirtualLoop, death: Death | None = None, seed: int = 0) -> None:
@@ -36,7 +36,7 @@ class LeaseStage(Stage):
         self.played.points["beta"] = []
         self.beta = _Supervisor(
             directory / "beta.sqlite3",
-            self.told,
+            self.people,
             network=self.network,
             clock=VirtualClock(loop),
             random=self.stream("beta"),
@@ -102,7 +102,7 @@ class LeaseStage(Stage):
 
     def supervision(self) -> Supervision:
         """What the runner has stored."""
-        return self._readers.read(supervision.load)
+        return self.files["runner"].read(supervision.load)
 
     def node(self, name: str) -> _Supervisor:
         """The node of a supervisor, by its id."""
@@ -157,7 +157,7 @@ class LeaseStage(Stage):
             "SELECT escalation_id, hold_state FROM escalations ORDER BY 1",
         )
         here = rows(
-            self._readers.read,
+            self.files["runner"].read,
             "SELECT task_id, state, version FROM tasks ORDER BY 1",
             "SELECT escalation_id, state FROM holds ORDER BY 1",
             "SELECT sequence FROM outbox",

@@ -16,9 +16,9 @@ from supervisor_svc.core.leases import LeaseState
 from tests.sim.lease_stage import GRACE_SECONDS, RENEW_SECONDS, TTL_SECONDS, LeaseStage
 from tests.sim.nodes import RunnerNode
 from tests.sim.stories import play
-from tests.sim.test_stories_lives import digest, worktree
 from tests.sim.virtual import VirtualClock
-from tests.sim.workers import asks_and_leaves, done, never_ends
+from tests.stories.lives import digest, worktree
+from tests.stories.programs import asks_and_leaves, done, never_ends
 
 HOUR_MS = 3_600_000
 GIVEN_UP_SECONDS = TTL_SECONDS + GRACE_SECONDS + 1.0
@@ -71,9 +71,7 @@ async def long_partition(stage: LeaseStage) -> AsyncIterator[str]:
     await stage.until(lambda: stage.views_agree("alpha"), "the supervisor has heard everything", BACK_SECONDS)
     after = await stage.supervised("alpha")
     assert after.generation == before.generation + 2, "one end, one grant"
-    kinds = [
-        [each.kind for each in stage.told.news.values() if each.escalation_id == hold.escalation_id] for (hold,) in held
-    ]
+    kinds = [[each.kind for each in stage.people.news if each.escalation_id == hold.escalation_id] for (hold,) in held]
     assert kinds[0] == ["opened", "ruled"], "people are told of both, in order"
     assert all(each in ([], ["ruled"], ["opened", "ruled"]) for each in kinds[1:]), kinds
     yield "healed"
@@ -112,14 +110,14 @@ def test_p14_answers_lost_one_way_are_known_to_both(directory: Path) -> None:
 async def crash_loop(stage: LeaseStage) -> AsyncIterator[str]:
     await stage.supervised("alpha")
     stage.runner.restart_seconds = (1e9, 1e9)
-    stage.crash("runner")
+    await stage.crash("runner")
     stage.supervisor.restart_seconds = (0.3, 0.3)
     begun = stage.loop.time()
     while stage.loop.time() - begun < 60.0:
         await stage.sleep(2.0)
         if stage.supervisor.up and stage.row("alpha").lease_ended:
             break
-        stage.crash("supervisor")
+        await stage.crash("supervisor")
         await stage.sleep(1.0)
     assert stage.loop.time() - begun <= GIVEN_UP_SECONDS + 10.0, "a lease outlives a dead runner"
     yield "expired"
@@ -134,7 +132,7 @@ async def restarts(stage: LeaseStage) -> AsyncIterator[str]:
     first = await stage.supervised("alpha")
     lease = stage.row("alpha").generation
     for number in range(5):
-        stage.crash("supervisor")
+        await stage.crash("supervisor")
         await stage.until(lambda: stage.supervisor.up and stage.supervisor.parts, "it is back")
         assert stage.right("alpha") == 0, "a new start acts under the generation of the one before"
         now = await stage.supervised("alpha")
@@ -299,7 +297,7 @@ async def fifty_runners(stage: LeaseStage) -> AsyncIterator[str]:
 
     await stage.until(lambda: stage.supervisor.parts and live("alpha") == 50, "alpha supervises all")
     stage.supervisor.restart_seconds = (1e9, 1e9)
-    stage.crash("supervisor")
+    await stage.crash("supervisor")
     lost = stage.loop.time()
     await stage.until(lambda: live("beta") == 50, "beta supervises all", TTL_SECONDS + 15.0)
     yield "all have moved"
