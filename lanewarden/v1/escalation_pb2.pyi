@@ -112,7 +112,7 @@ class Ack(_message.Message):
     def __init__(self, acked_by: _Optional[_Union[_task_pb2.Actor, _Mapping]] = ..., acked_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., expected_by: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., note: _Optional[str] = ...) -> None: ...
 
 class Escalation(_message.Message):
-    __slots__ = ("escalation_id", "runner_id", "task_id", "task_name", "lane", "epoch", "attempt", "question", "options", "expects_reply", "hold_state", "ack", "acks", "ruling", "opened_at", "closed_at", "cancel_cause", "worker_alive", "deadline_at", "expired", "reminders", "next_reminder_at", "owed_by", "key")
+    __slots__ = ("escalation_id", "runner_id", "task_id", "task_name", "lane", "epoch", "attempt", "question", "options", "expects_reply", "hold_state", "ack", "acks", "ruling", "opened_at", "closed_at", "cancel_cause", "worker_alive", "deadline_at", "expired", "reminders", "next_reminder_at", "owed_by", "key", "runner_unreachable", "last_seen", "runner_forgot")
     ESCALATION_ID_FIELD_NUMBER: _ClassVar[int]
     RUNNER_ID_FIELD_NUMBER: _ClassVar[int]
     TASK_ID_FIELD_NUMBER: _ClassVar[int]
@@ -137,6 +137,9 @@ class Escalation(_message.Message):
     NEXT_REMINDER_AT_FIELD_NUMBER: _ClassVar[int]
     OWED_BY_FIELD_NUMBER: _ClassVar[int]
     KEY_FIELD_NUMBER: _ClassVar[int]
+    RUNNER_UNREACHABLE_FIELD_NUMBER: _ClassVar[int]
+    LAST_SEEN_FIELD_NUMBER: _ClassVar[int]
+    RUNNER_FORGOT_FIELD_NUMBER: _ClassVar[int]
     escalation_id: str
     runner_id: str
     task_id: str
@@ -161,4 +164,7 @@ class Escalation(_message.Message):
     next_reminder_at: _timestamp_pb2.Timestamp
     owed_by: str
     key: str
-    def __init__(self, escalation_id: _Optional[str] = ..., runner_id: _Optional[str] = ..., task_id: _Optional[str] = ..., task_name: _Optional[str] = ..., lane: _Optional[str] = ..., epoch: _Optional[int] = ..., attempt: _Optional[int] = ..., question: _Optional[str] = ..., options: _Optional[_Iterable[_Union[Option, _Mapping]]] = ..., expects_reply: _Optional[bool] = ..., hold_state: _Optional[_Union[HoldState, str]] = ..., ack: _Optional[_Union[Ack, _Mapping]] = ..., acks: _Optional[int] = ..., ruling: _Optional[_Union[RulingRecord, _Mapping]] = ..., opened_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., closed_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., cancel_cause: _Optional[str] = ..., worker_alive: _Optional[bool] = ..., deadline_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., expired: _Optional[bool] = ..., reminders: _Optional[int] = ..., next_reminder_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., owed_by: _Optional[str] = ..., key: _Optional[str] = ...) -> None: ...
+    runner_unreachable: bool
+    last_seen: _timestamp_pb2.Timestamp
+    runner_forgot: bool
+    def __init__(self, escalation_id: _Optional[str] = ..., runner_id: _Optional[str] = ..., task_id: _Optional[str] = ..., task_name: _Optional[str] = ..., lane: _Optional[str] = ..., epoch: _Optional[int] = ..., attempt: _Optional[int] = ..., question: _Optional[str] = ..., options: _Optional[_Iterable[_Union[Option, _Mapping]]] = ..., expects_reply: _Optional[bool] = ..., hold_state: _Optional[_Union[HoldState, str]] = ..., ack: _Optional[_Union[Ack, _Mapping]] = ..., acks: _Optional[int] = ..., ruling: _Optional[_Union[RulingRecord, _Mapping]] = ..., opened_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., closed_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., cancel_cause: _Optional[str] = ..., worker_alive: _Optional[bool] = ..., deadline_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., expired: _Optional[bool] = ..., reminders: _Optional[int] = ..., next_reminder_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., owed_by: _Optional[str] = ..., key: _Optional[str] = ..., runner_unreachable: _Optional[bool] = ..., last_seen: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., runner_forgot: _Optional[bool] = ...) -> None: ...

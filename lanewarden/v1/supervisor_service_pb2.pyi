@@ -67,20 +67,22 @@ class RegisterResponse(_message.Message):
     def __init__(self, generation: _Optional[int] = ..., ttl: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., renew_interval: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., supervisor_id: _Optional[str] = ..., supervisor_incarnation: _Optional[str] = ..., taken_sequence: _Optional[int] = ..., supervision_generation_seen: _Optional[int] = ...) -> None: ...
 
 class ReconcileRequest(_message.Message):
-    __slots__ = ("runner_id", "incarnation", "generation", "items", "after_task_id", "through_task_id")
+    __slots__ = ("runner_id", "incarnation", "generation", "items", "after_task_id", "through_task_id", "forgotten_task_ids")
     RUNNER_ID_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
     GENERATION_FIELD_NUMBER: _ClassVar[int]
     ITEMS_FIELD_NUMBER: _ClassVar[int]
     AFTER_TASK_ID_FIELD_NUMBER: _ClassVar[int]
     THROUGH_TASK_ID_FIELD_NUMBER: _ClassVar[int]
+    FORGOTTEN_TASK_IDS_FIELD_NUMBER: _ClassVar[int]
     runner_id: str
     incarnation: str
     generation: int
     items: _containers.RepeatedCompositeFieldContainer[InventoryItem]
     after_task_id: str
     through_task_id: str
-    def __init__(self, runner_id: _Optional[str] = ..., incarnation: _Optional[str] = ..., generation: _Optional[int] = ..., items: _Optional[_Iterable[_Union[InventoryItem, _Mapping]]] = ..., after_task_id: _Optional[str] = ..., through_task_id: _Optional[str] = ...) -> None: ...
+    forgotten_task_ids: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, runner_id: _Optional[str] = ..., incarnation: _Optional[str] = ..., generation: _Optional[int] = ..., items: _Optional[_Iterable[_Union[InventoryItem, _Mapping]]] = ..., after_task_id: _Optional[str] = ..., through_task_id: _Optional[str] = ..., forgotten_task_ids: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class InventoryItem(_message.Message):
     __slots__ = ("task_id", "version", "open_holds")
@@ -101,10 +103,12 @@ class InventoryFinding(_message.Message):
     def __init__(self, task_id: _Optional[str] = ..., verdict: _Optional[_Union[InventoryVerdict, str]] = ...) -> None: ...
 
 class ReconcileResponse(_message.Message):
-    __slots__ = ("findings",)
+    __slots__ = ("findings", "through_task_id")
     FINDINGS_FIELD_NUMBER: _ClassVar[int]
+    THROUGH_TASK_ID_FIELD_NUMBER: _ClassVar[int]
     findings: _containers.RepeatedCompositeFieldContainer[InventoryFinding]
-    def __init__(self, findings: _Optional[_Iterable[_Union[InventoryFinding, _Mapping]]] = ...) -> None: ...
+    through_task_id: str
+    def __init__(self, findings: _Optional[_Iterable[_Union[InventoryFinding, _Mapping]]] = ..., through_task_id: _Optional[str] = ...) -> None: ...
 
 class KeepAliveRequest(_message.Message):
     __slots__ = ("runner_id", "incarnation", "generation", "loop_lag", "supervision_generation", "wall_time", "changed_lanes", "answers")
