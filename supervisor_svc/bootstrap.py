@@ -16,10 +16,13 @@ from typing import Any, Final
 from google.protobuf.descriptor import ServiceDescriptor
 
 from lanewarden.auth import Credentials, Role
+from lanewarden.build import UNKNOWN, Build, installed
 from lanewarden.client import Stub
 from lanewarden.clock import Clock, SystemClock
 from lanewarden.hub import Hub
 from lanewarden.ledger import WriteLedger
+from lanewarden.loop_lag import LoopLag
+from lanewarden.readiness import Advances, loop_keeps_up, store_works, watch_readiness
 from lanewarden.server import Server
 from lanewarden.store import StateDirectory, Store
 from lanewarden.store.anchor import restore_clock
@@ -32,6 +35,7 @@ from supervisor_svc.config import SupervisorConfig
 from supervisor_svc.loop.delivery import deliver
 from supervisor_svc.loop.notifier import notify
 from supervisor_svc.loop.pruner import prune
+from supervisor_svc.loop.reach import probe
 from supervisor_svc.loop.sweep import sweep
 from supervisor_svc.rpc.forward import Forwarder
 from supervisor_svc.rpc.operator import OperatorHandlers
@@ -41,12 +45,15 @@ from supervisor_svc.sinks import Sink
 from supervisor_svc.sinks.specs import make_sinks
 from supervisor_svc.store.schema import MIGRATIONS
 from supervisor_svc.supervisor import Supervisor
+from supervisor_svc.work.carriage import Carriage
 from supervisor_svc.work.courier import Courier
-from supervisor_svc.work.presence import Presence
+from supervisor_svc.work.presence import SWEEP_MAX_MS, Presence
 
 log = logging.getLogger(__name__)
 
 DATABASE: Final = "supervisor.sqlite3"
+SWEEP_STILL_MS_MAX: Final = 2 * SWEEP_MAX_MS
+"""A sweep that has not advanced for longer means a supervisor that does not work."""
 SUPERVISOR: Final = supervisor_service_pb2.DESCRIPTOR.services_by_name["SupervisorService"]
 OPERATOR: Final = operator_service_pb2.DESCRIPTOR.services_by_name["OperatorService"]
 WRITE_TRACE: Final = write_trace_service_pb2.DESCRIPTOR.services_by_name["WriteTraceService"]
@@ -71,10 +78,12 @@ async def build(
     incarnation: str,
     connect_runner: Callable[[str], Stub],
     sinks: Sequence[Sink] = (),
+    own_build: Build = UNKNOWN,
 ) -> Parts:
     """Put a supervisor together on an open store and take over the runners of its last start.
 
-    Uses no thread, no socket and no clock but the given ones, so that a simulation runs the same parts.
+    Uses no thread, no socket and no clock but the given ones, so that a simulation runs the same parts. What watches the
+    process itself, the gauge of its event loop and its readiness, is for whoever runs the process to start.
     """
     supervisor = Supervisor(
         supervisor_id=config.supervisor_id,
@@ -85,22 +94,27 @@ async def build(
         hub=Hub(),
         presence=Presence(config.timing, clock),
         connect_runner=connect_runner,
+        build=own_build,
+        loop_lag=LoopLag(clock),
         sinks=[sink.name for sink in sinks],
         supervision=config.supervision,
     )
     await supervisor.restore()
     courier = Courier(supervisor, timeout_seconds=config.delivery_seconds)
+    carriage = Carriage(supervisor, courier)
     forwarder = Forwarder(supervisor, timeout_seconds=config.forward_seconds)
     return Parts(
         supervisor=supervisor,
         handlers={
-            SUPERVISOR: SupervisorHandlers(supervisor),
+            SUPERVISOR: SupervisorHandlers(supervisor, carriage),
             OPERATOR: OperatorHandlers(supervisor, courier, forwarder),
             WRITE_TRACE: WriteTraceHandlers(store, ledger),
         },
         loops=(
             lambda: sweep(supervisor),
             lambda: deliver(supervisor, courier),
+            carriage.settle,
+            lambda: probe(supervisor, forwarder),
             lambda: prune(supervisor),
             *(partial(notify, supervisor, sink) for sink in sinks),
         ),
@@ -128,6 +142,7 @@ async def running(
 
     ``environment`` is what the programs of command sinks get.
     """
+    own_build = installed()
     async with AsyncExitStack() as stack:
         failed = asyncio.Event()
         event_loop = asyncio.get_running_loop()
@@ -155,18 +170,30 @@ async def running(
             incarnation=str(uuid.uuid4()),
             connect_runner=connections.stub,
             sinks=sinks,
+            own_build=own_build,
+        )
+        supervisor = parts.supervisor
+
+        def serving(ready: bool) -> None:
+            for service in parts.handlers:
+                server.set_serving(service.full_name, ready)
+
+        checks = (
+            store_works(store),
+            loop_keeps_up(supervisor.loop_lag),
+            Advances("the sweep", lambda: supervisor.presence.sweeps, supervisor.clock, ms_max=SWEEP_STILL_MS_MAX),
         )
         for service, handlers in parts.handlers.items():
             server.add(service, handlers)
         await server.start()
-        for loop in parts.loops:
-            job = asyncio.ensure_future(loop())
+        watch = (supervisor.loop_lag.run(), watch_readiness(checks, serving, supervisor.clock))
+        for each in (*(loop() for loop in parts.loops), *watch):
+            job = asyncio.ensure_future(each)
             job.add_done_callback(lambda job: _note_end(job, failed))
             stack.push_async_callback(_end, job)
         stack.push_async_callback(server.drain, config.drain_seconds)
-        for service in parts.handlers:
-            server.set_serving(service.full_name, True)
-        yield RunningSupervisor(supervisor=parts.supervisor, port=port, failed=failed)
+        serving(True)
+        yield RunningSupervisor(supervisor=supervisor, port=port, failed=failed)
 
 
 def _note_end(job: asyncio.Future[None], failed: asyncio.Event) -> None:

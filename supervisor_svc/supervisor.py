@@ -11,10 +11,12 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import TypeVar
 
+from lanewarden.build import Build
 from lanewarden.client import Stub
 from lanewarden.clock import Clock
 from lanewarden.errors import Refusal
 from lanewarden.hub import Hub, Topic
+from lanewarden.loop_lag import LoopLag
 from lanewarden.server import Call
 from lanewarden.store import Connection, Emitter, Entity, Store, UnitOfWork
 from supervisor_svc import emitters
@@ -22,7 +24,9 @@ from supervisor_svc.core.supervision import SupervisionConfig
 from supervisor_svc.store import views
 from supervisor_svc.work import registry
 from supervisor_svc.work.presence import Presence
+from supervisor_svc.work.reach import Reach
 from supervisor_svc.work.session import Deed, Session
+from supervisor_svc.work.vitals import VitalsBook
 
 T = TypeVar("T")
 
@@ -43,8 +47,15 @@ class Supervisor:
     hub: Hub
     presence: Presence
     connect_runner: Callable[[str], Stub]
+    build: Build
+    loop_lag: LoopLag
     sinks: Sequence[str] = ()
     supervision: SupervisionConfig = field(default_factory=SupervisionConfig)
+    vitals: VitalsBook = field(default_factory=VitalsBook)
+    reach: Reach = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.reach = Reach(self.presence, self.clock, self.hub)
 
     async def restore(self) -> None:
         """Take over the runners of the last start. Before anything is served."""

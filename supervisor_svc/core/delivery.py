@@ -25,11 +25,16 @@ class Outcome(enum.Enum):
 _AWAY: Final = frozenset({Code.UNAVAILABLE, Code.DEADLINE_EXCEEDED, Code.UNAUTHENTICATED})
 
 
+def is_away(refusal: Refusal) -> bool:
+    """Whether a refusal says nothing but that the runner cannot be reached."""
+    return refusal.reason.code in _AWAY
+
+
 def judge(refusal: Refusal, command_id: str) -> Outcome:
     """What a refusal means for the command it answers."""
     if refusal.reason is Reason.ALREADY_RULED and refusal.metadata.get("ruling_id") == command_id:
         return Outcome.DELIVERED  # by an earlier try whose answer was lost
-    if refusal.reason.code in _AWAY:
+    if is_away(refusal):
         return Outcome.AWAY
     return Outcome.BUSY if refusal.reason.code is Code.RESOURCE_EXHAUSTED else Outcome.REFUSED
 

@@ -38,9 +38,12 @@ class Forwarder:
         """
         call = getattr(self._stub(runner_id), rpc)
         try:
-            return await call(request, timeout_seconds=self._timeout_seconds, emitter=emitters.FORWARD.name)
+            answer = await call(request, timeout_seconds=self._timeout_seconds, emitter=emitters.FORWARD.name)
         except Refusal as refusal:
+            self._supervisor.reach.note(runner_id, refusal)
             raise self._told(runner_id, refusal) from refusal
+        self._supervisor.reach.note(runner_id)
+        return answer
 
     async def stream(self, runner_id: str, rpc: str, request: Message) -> AsyncIterator[Any]:
         """The runner's answers, for as long as they come."""

@@ -9,12 +9,14 @@ from lanewarden.errors import invalid
 from lanewarden.hub import ALL, Topic
 from lanewarden.paging import fitting, page_size, parse_token
 from lanewarden.server import Call
+from lanewarden.stamps import timestamp
 from lanewarden.store import Connection, Emitter, Entity
 from lanewarden.v1 import escalation_pb2, task_pb2
 from lanewarden.v1 import lane_runner_service_pb2 as runner_pb
 from lanewarden.v1 import operator_service_pb2 as pb
 from supervisor_svc import emitters
 from supervisor_svc.core.holds import Actor
+from supervisor_svc.core.leases import LeaseState
 from supervisor_svc.store import outbox, views
 from supervisor_svc.store.outbox import Command
 from supervisor_svc.supervisor import Supervisor
@@ -63,7 +65,7 @@ class InboxHandlers:
                 rows_max=rows_max + 1,
                 after=parse_token(request.page_token),
             )
-            shown, token = fitting(((view.position, _parsed(reader, view.payload)) for view in found), rows_max)
+            shown, token = fitting(((view.position, self._parsed(reader, view.payload)) for view in found), rows_max)
             return pb.ListEscalationsResponse(escalations=shown, next_page_token=token)
 
         return self._supervisor.read(look)
@@ -156,12 +158,20 @@ class InboxHandlers:
 
     def _shown_escalation(self, escalation_id: str) -> escalation_pb2.Escalation:
         return self._supervisor.read(
-            lambda reader: commands.shown_escalation(reader, commands.find_escalation(reader, escalation_id))
+            lambda reader: self._as_heard(reader, commands.find_escalation(reader, escalation_id))
         )
 
+    def _parsed(self, reader: Connection, payload: bytes) -> escalation_pb2.Escalation:
+        return self._as_heard(reader, escalation_pb2.Escalation.FromString(payload))
 
-def _parsed(reader: Connection, payload: bytes) -> escalation_pb2.Escalation:
-    return commands.shown_escalation(reader, escalation_pb2.Escalation.FromString(payload))
+    def _as_heard(self, reader: Connection, escalation: escalation_pb2.Escalation) -> escalation_pb2.Escalation:
+        """The escalation with the ruling given here, said to be as last heard of while its runner is not live."""
+        shown, presence = commands.shown_escalation(reader, escalation), self._supervisor.presence
+        if presence.state(shown.runner_id) is not LeaseState.LIVE:
+            shown.runner_unreachable = True
+            if seen := timestamp(presence.seen_wall_ms(shown.runner_id)):
+                shown.last_seen.CopyFrom(seen)
+        return shown
 
 
 def _delivery(command: Command) -> escalation_pb2.DeliveryState:

@@ -2,33 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 from lanewarden.paging import fitting, page_size, parse_token
 from lanewarden.server import Call
-from lanewarden.stamps import duration, timestamp
+from lanewarden.stamps import timestamp
 from lanewarden.v1 import audit_pb2, task_pb2
 from lanewarden.v1 import operator_service_pb2 as pb
-from supervisor_svc.core.leases import LeaseState
 from supervisor_svc.rpc.control import ControlHandlers
 from supervisor_svc.rpc.forward import Forwarder
 from supervisor_svc.rpc.inbox import InboxHandlers
+from supervisor_svc.rpc.leases import LeaseHandlers
 from supervisor_svc.rpc.notifications import NotificationHandlers
 from supervisor_svc.rpc.tasks import TaskHandlers
-from supervisor_svc.store import audit, runners
+from supervisor_svc.store import audit
 from supervisor_svc.store.audit import Entry
-from supervisor_svc.store.runners import RunnerRow
 from supervisor_svc.supervisor import Supervisor
 from supervisor_svc.work.courier import Courier
 
-_STATES: Final = {
-    LeaseState.LIVE: pb.RUNNER_STATE_LIVE,
-    LeaseState.SUSPECT: pb.RUNNER_STATE_SUSPECT,
-    LeaseState.UNREACHABLE: pb.RUNNER_STATE_UNREACHABLE,
-}
 
-
-class OperatorHandlers(InboxHandlers, TaskHandlers, ControlHandlers, NotificationHandlers):
+class OperatorHandlers(InboxHandlers, TaskHandlers, ControlHandlers, NotificationHandlers, LeaseHandlers):
     """For people and bots."""
 
     def __init__(self, supervisor: Supervisor, courier: Courier, forwarder: Forwarder) -> None:
@@ -36,11 +27,7 @@ class OperatorHandlers(InboxHandlers, TaskHandlers, ControlHandlers, Notificatio
         TaskHandlers.__init__(self, supervisor, forwarder)
         ControlHandlers.__init__(self, forwarder)
         NotificationHandlers.__init__(self, supervisor)
-
-    async def ListRunners(self, request: pb.ListRunnersRequest, call: Call) -> pb.ListRunnersResponse:
-        """Every runner and what its lease says."""
-        found = self._supervisor.read(runners.everyone)
-        return pb.ListRunnersResponse(runners=[self._runner(row) for row in found])
+        LeaseHandlers.__init__(self, supervisor)
 
     async def ListAudit(self, request: pb.ListAuditRequest, call: Call) -> pb.ListAuditResponse:
         """A page of the audit, oldest first."""
@@ -51,21 +38,6 @@ class OperatorHandlers(InboxHandlers, TaskHandlers, ControlHandlers, Notificatio
         )
         entries, token = fitting(((entry.sequence, _entry(entry)) for entry in found), rows_max)
         return pb.ListAuditResponse(entries=entries, next_page_token=token)
-
-    def _runner(self, row: RunnerRow) -> pb.Runner:
-        presence = self._supervisor.presence
-        return pb.Runner(
-            runner_id=row.runner_id,
-            incarnation=row.incarnation,
-            generation=row.generation,
-            state=_STATES[presence.state(row.runner_id)],
-            address=row.address,
-            lanes=row.lanes,
-            last_seen=timestamp(presence.seen_wall_ms(row.runner_id)),
-            lease_remaining=duration(presence.remaining_ms(row.runner_id)),
-            taken_sequence=row.taken_sequence,
-            version=row.version,
-        )
 
 
 def _entry(entry: Entry) -> audit_pb2.AuditEntry:

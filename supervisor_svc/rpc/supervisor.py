@@ -11,14 +11,17 @@ from lanewarden.stamps import duration
 from lanewarden.store import Emitter, Entity
 from lanewarden.v1 import supervisor_service_pb2 as pb
 from supervisor_svc import emitters
+from supervisor_svc.core import inventory
 from supervisor_svc.core.leases import LeaseState, Right
 from supervisor_svc.store import runners
 from supervisor_svc.store.runners import RunnerRow
 from supervisor_svc.supervisor import Supervisor
-from supervisor_svc.work import intake, registry
+from supervisor_svc.work import intake, reconcile, registry
+from supervisor_svc.work.carriage import Carriage
 from supervisor_svc.work.intake import Item
 from supervisor_svc.work.registry import Registration
 from supervisor_svc.work.session import Session
+from supervisor_svc.work.vitals import Vitals
 
 log = logging.getLogger(__name__)
 
@@ -26,8 +29,9 @@ log = logging.getLogger(__name__)
 class SupervisorHandlers:
     """Grants leases and takes what runners report."""
 
-    def __init__(self, supervisor: Supervisor) -> None:
+    def __init__(self, supervisor: Supervisor, carriage: Carriage) -> None:
         self._supervisor = supervisor
+        self._carriage = carriage
         timing = supervisor.presence.timing
         self._ttl = duration(timing.ttl_ms)
         self._renew_interval = duration(timing.renew_ms)
@@ -44,6 +48,7 @@ class SupervisorHandlers:
             version=request.version,
             store_id=request.store_id,
             generation_seen=request.generation_seen,
+            build=request.build,
         )
         presence = self._supervisor.presence
         heard = presence.find(asked.runner_id)
@@ -70,13 +75,36 @@ class SupervisorHandlers:
             supervision_generation_seen=row.supervision_generation_seen,
         )
 
+    async def Reconcile(self, request: pb.ReconcileRequest, call: Call) -> pb.ReconcileResponse:
+        """Compare what the runner has; reads only, save for what the runner has forgotten."""
+        page = _page(request)
+        reconcile.check_page(page)
+        if forgotten := list(request.forgotten_task_ids):
+            log.warning("a runner has lost tasks", extra={"runner": page.runner_id, "tasks": len(forgotten)})
+            await self._supervisor.do(
+                lambda session: reconcile.forget(session, page, forgotten),
+                emitter=emitters.RECONCILE,
+                entity=Entity("runner", page.runner_id),
+                call=call,
+            )
+        found, through = self._supervisor.read(lambda reader: reconcile.look(reader, page))
+        findings = [
+            pb.InventoryFinding(task_id=task_id, verdict=f"INVENTORY_VERDICT_{finding.value}")
+            for task_id, finding in found.items()
+        ]
+        return pb.ReconcileResponse(findings=findings, through_task_id=through)
+
     async def KeepAlive(self, request: pb.KeepAliveRequest, call: Call) -> pb.KeepAliveResponse:
-        """Renew a lease, in memory only; a generation that is new is stored before it is used."""
+        """Renew a lease, in memory only. What comes beside the renewal is never waited for, save a new generation, which is
+        stored before it is used.
+        """
         registry.check_generation("supervision_generation", request.supervision_generation)
         presence = self._supervisor.presence
         presence.renew(request.runner_id, request.incarnation, request.generation)
         right = Right(generation=request.supervision_generation, heard_ms=self._supervisor.clock.steady_ms())
         self._tell_if_changed(request.runner_id)
+        self._supervisor.vitals.note(request.runner_id, self._vitals(request))
+        self._carriage.answered(request.runner_id, request.answers)
         row = self._supervisor.read(lambda reader: runners.find(reader, request.runner_id))
         if row is not None and await self._seen(row, right.generation, call):
             presence.hear_right(row.runner_id, right)
@@ -85,7 +113,20 @@ class SupervisorHandlers:
             renew_interval=self._renew_interval,
             sweep=presence.sweeps,
             taken_sequence=row.taken_sequence if row else 0,
+            commands=self._carriage.commands(request.runner_id),
             supervisor_incarnation=self._supervisor.incarnation,
+        )
+
+    def _vitals(self, request: pb.KeepAliveRequest) -> Vitals:
+        lead_ms = None
+        if request.HasField("wall_time"):
+            lead_ms = request.wall_time.ToMilliseconds() - self._supervisor.clock.wall_ms()
+        return Vitals(
+            generation=request.generation,
+            loop_lag_ms=request.loop_lag.ToMilliseconds(),
+            clock_lead_ms=lead_ms,
+            supervision_generation=request.supervision_generation,
+            occupants={each.lane: each.task_id for each in request.changed_lanes},
         )
 
     async def Escalate(self, request: pb.EscalateRequest, call: Call) -> pb.EscalateResponse:
@@ -137,6 +178,20 @@ class SupervisorHandlers:
     def _tell_if_changed(self, runner_id: str) -> None:
         if self._supervisor.presence.changed(runner_id):
             self._supervisor.announce(runner_id)
+
+
+def _page(request: pb.ReconcileRequest) -> reconcile.Page:
+    return reconcile.Page(
+        runner_id=request.runner_id,
+        incarnation=request.incarnation,
+        generation=request.generation,
+        items=[
+            inventory.Item(task_id=each.task_id, version=each.version, open_holds=frozenset(each.open_holds))
+            for each in request.items
+        ],
+        after=request.after_task_id,
+        through=request.through_task_id,
+    )
 
 
 def _change(item: pb.ReportItem) -> intake.Change | None:

@@ -58,6 +58,8 @@ class TaskHandlers:
     async def GetTask(self, request: pb.OperatorServiceGetTaskRequest, call: Call) -> pb.OperatorServiceGetTaskResponse:
         """One task from its runner; as last reported when the runner does not answer."""
         known = self._stored(request.task_id)
+        if known.runner_forgot:  # which it would say with TASK_UNKNOWN
+            return pb.OperatorServiceGetTaskResponse(task=self._shown(known))
         asked = runner_pb.GetTaskRequest(task_id=request.task_id)
         try:
             answer = await self._forwarder.ask(known.runner_id, "GetTask", asked)

@@ -78,6 +78,19 @@ def waiting(reader: Connection, runner_id: str, *, after: int, rows_max: int) ->
     return [_from_row(row) for row in reader.query(sql, (runner_id, after, rows_max))]
 
 
+def oldest_of_tasks(reader: Connection, runner_id: str, rows_max: int) -> list[Command]:
+    """Of what a runner has not had yet, each task's oldest; the oldest first."""
+    oldest = "SELECT min(position) FROM outbox WHERE state = 'STORED' AND runner_id = ? GROUP BY task_id"
+    sql = f"{_SELECT} WHERE position IN ({oldest} ORDER BY 1 LIMIT ?) ORDER BY position"
+    return [_from_row(row) for row in reader.query(sql, (runner_id, rows_max))]
+
+
+def waiting_counts(reader: Connection) -> dict[str, int]:
+    """How many commands each runner has not had yet."""
+    sql = "SELECT runner_id, count(*) FROM outbox WHERE state = 'STORED' GROUP BY runner_id"
+    return {str(runner_id): int(number) for runner_id, number in reader.query(sql)}
+
+
 def runners_waited_for(reader: Connection) -> list[str]:
     """The runners that have not had everything yet."""
     rows = reader.query("SELECT DISTINCT runner_id FROM outbox WHERE state = 'STORED' ORDER BY runner_id")

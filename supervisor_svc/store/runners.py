@@ -24,6 +24,7 @@ class RunnerRow:
     store_id: str
     taken_sequence: int
     registered_wall_ms: int
+    build: str = ""
     lease_ended: bool = False
     extended_until_ms: int | None = None
     supervision_generation_seen: int = 0

@@ -179,3 +179,21 @@ def observations(db: Database) -> None:
 def supervision_generations(db: Database) -> None:
     """The highest generation of the right to act that each runner has told."""
     db.execute("ALTER TABLE runners ADD COLUMN supervision_generation_seen INTEGER NOT NULL DEFAULT 0")
+
+
+_INVENTORY = (
+    "ALTER TABLE runners ADD COLUMN build TEXT NOT NULL DEFAULT ''",
+    "ALTER TABLE tasks ADD COLUMN forgotten INTEGER NOT NULL DEFAULT 0 CHECK (forgotten IN (0, 1))",
+    """
+CREATE INDEX tasks_inventory ON tasks (runner_id, task_id)
+    WHERE state NOT IN ('SUCCEEDED', 'FAILED', 'CANCELED', 'SETTLED') AND NOT forgotten
+""",
+    "CREATE INDEX escalations_inventory ON escalations (runner_id, task_id) WHERE hold_state = 'OPEN'",
+)
+
+
+@MIGRATIONS()
+def inventory(db: Database) -> None:
+    """What a runner's inventory is compared with, what its runner forgot, and what code a runner runs."""
+    for statement in _INVENTORY:
+        db.execute(statement)

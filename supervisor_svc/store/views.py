@@ -10,7 +10,8 @@ from lanewarden.store import Connection, Row, UnitOfWork
 from supervisor_svc.core.observation import Observed
 from supervisor_svc.core.view import Author, Text
 
-UNFINISHED: Final = "state NOT IN ('SUCCEEDED', 'FAILED', 'CANCELED', 'SETTLED')"
+UNFINISHED: Final = "state NOT IN ('SUCCEEDED', 'FAILED', 'CANCELED', 'SETTLED') AND NOT forgotten"
+"""Tasks that go on: neither ended, nor lost by their runner."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,7 +82,7 @@ def put_task(
         " ON CONFLICT (task_id) DO UPDATE SET runner_id = excluded.runner_id, state = excluded.state,"
         " version = excluded.version, payload = excluded.payload, received_wall_ms = excluded.received_wall_ms,"
         " running_ms = excluded.running_ms, progressed_ms = excluded.progressed_ms, input_ms = excluded.input_ms,"
-        " cause_author = excluded.cause_author, cause = excluded.cause",
+        " cause_author = excluded.cause_author, cause = excluded.cause, forgotten = 0",
         (
             *(task_id, runner_id, state, version, payload, wall_ms),
             *(observed.running_ms, observed.progressed_ms, observed.input_ms),

@@ -82,20 +82,25 @@ class Courier:
         return self._supervisor.read(look)
 
     async def _deliver(self, command: Command, address: str) -> Outcome:
-        answer: RunnerResponse | Refusal | None
+        answer: RunnerResponse | Refusal
         try:
             answer = await self._call(command, address)
-            outcome = Outcome.DELIVERED
         except Refusal as refusal:
-            answer, outcome = refusal, judge(refusal, command.command_id)
+            answer = refusal
+        self._supervisor.reach.note(command.runner_id, answer if isinstance(answer, Refusal) else None)
+        return await self.record(command, answer)
+
+    async def record(self, command: Command, answer: RunnerResponse | Refusal) -> Outcome:
+        """Store what a runner made of a command, whichever way it had it; what is not final leaves it stored."""
+        refusal = answer if isinstance(answer, Refusal) else None
+        outcome = Outcome.DELIVERED if refusal is None else judge(refusal, command.command_id)
         facts = {"command": command.command_id, "runner": command.runner_id, "outcome": outcome.name}
-        if isinstance(answer, Refusal):
-            facts["reason"] = answer.reason.name
-            if outcome is Outcome.DELIVERED:
-                answer = None
+        if refusal is not None:
+            facts["reason"] = refusal.reason.name
         log.info("command tried", extra=facts)
         if outcome in (Outcome.DELIVERED, Outcome.REFUSED):
-            return await self._settle(command, answer, outcome)
+            had_before = outcome is Outcome.DELIVERED and refusal is not None
+            return await self._settle(command, None if had_before else answer, outcome)
         return outcome
 
     async def _call(self, command: Command, address: str) -> RunnerResponse:

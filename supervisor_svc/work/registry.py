@@ -29,6 +29,7 @@ class Registration:
     version: str
     store_id: str
     generation_seen: int
+    build: str = ""
 
 
 def check_address(address: str) -> None:
@@ -87,6 +88,7 @@ def register(session: Session, asked: Registration, *, heard_generation: int | N
         address=asked.address,
         lanes=asked.lanes,
         version=asked.version,
+        build=asked.build,
         store_id=asked.store_id,
         taken_sequence=held.taken_sequence if held and same_store else 0,
         registered_wall_ms=session.wall_ms if granted or held is None else held.registered_wall_ms,

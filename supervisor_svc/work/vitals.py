@@ -1,0 +1,44 @@
+"""What runners tell of themselves with each renewal. Memory only: it is told again, and it decides nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from supervisor_svc.work.registry import LANES_MAX
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Vitals:
+    """A runner as of its last renewal. ``clock_lead_ms`` is negative when its wall clock is behind; ``occupants`` are the
+    tasks in its lanes, by lane.
+    """
+
+    generation: int = 0
+    loop_lag_ms: int = 0
+    clock_lead_ms: int | None = None
+    supervision_generation: int = 0
+    occupants: Mapping[str, str] = field(default_factory=dict)
+
+
+class VitalsBook:
+    """The latest vitals of every runner; used on the event loop's thread only."""
+
+    def __init__(self) -> None:
+        self._latest: dict[str, Vitals] = {}
+
+    def of(self, runner_id: str) -> Vitals:
+        """What the runner last told; nothing when it has not renewed since this process started."""
+        return self._latest.get(runner_id, Vitals())
+
+    def note(self, runner_id: str, told: Vitals) -> None:
+        """Take what a renewal told; its ``occupants`` are those lanes only that have changed since the last one.
+
+        A lane without a task is told as such, and so is every lane with the first renewal of a grant.
+        """
+        known = self.of(runner_id)
+        before = known.occupants if known.generation == told.generation else {}
+        lanes = {lane: task_id for lane, task_id in {**before, **told.occupants}.items() if task_id}
+        if len(lanes) > LANES_MAX:
+            lanes = dict(before)
+        self._latest[runner_id] = replace(told, occupants=lanes)
