@@ -8,7 +8,6 @@ import uuid
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
-from importlib.metadata import version
 from pathlib import Path
 from random import Random, SystemRandom
 from typing import Any, Final
@@ -18,6 +17,7 @@ from google.protobuf.descriptor import ServiceDescriptor
 from lane_runner_svc import emitters
 from lane_runner_svc.config import RunnerConfig
 from lane_runner_svc.holder import Holder
+from lane_runner_svc.loop.carrier import Carrier
 from lane_runner_svc.loop.hooks import Hooks, is_hook
 from lane_runner_svc.loop.launcher import Launcher, Workers
 from lane_runner_svc.loop.pruner import prune_requests
@@ -34,11 +34,14 @@ from lane_runner_svc.store.schema import MIGRATIONS
 from lane_runner_svc.work.session import AttemptRef
 from lanewarden import cgroups, client
 from lanewarden.auth import Credentials, Role
+from lanewarden.build import UNKNOWN, Build, installed
 from lanewarden.client import Stub
 from lanewarden.clock import Clock, SystemClock
 from lanewarden.errors import Reason
 from lanewarden.hub import Hub
 from lanewarden.ledger import WriteLedger
+from lanewarden.loop_lag import LoopLag
+from lanewarden.readiness import loop_keeps_up, store_works, watch_readiness
 from lanewarden.server import Limits, Server
 from lanewarden.store import StateDirectory, Store
 from lanewarden.store.anchor import restore_clock
@@ -74,6 +77,7 @@ class Parts:
     runner: Runner
     launcher: Launcher
     hooks: Hooks
+    loop_lag: LoopLag
     authenticator: WorkerAuthenticator
     handlers: Mapping[ServiceDescriptor, object]
     worker_handlers: object
@@ -93,12 +97,13 @@ async def build(
     environment: Mapping[str, str],
     address: str,
     supervisors: Mapping[str, Stub],
-    build_hash: str = "",
+    own_build: Build = UNKNOWN,
 ) -> Parts:
     """Put a lane runner together on an open store and account for every attempt of its last start.
 
     Uses no thread, no socket, no process and no clock but the given ones, so that a simulation runs the same parts.
-    ``make_workers`` is given what to call when a worker has ended; ``supervisors`` are tried in order.
+    ``make_workers`` is given what to call when a worker has ended; ``supervisors`` are tried in order. What watches the
+    process itself, the gauge of its event loop and its readiness, is for whoever runs the process to start.
     """
     await store.write(lambda uow: ensure_store_id(uow, fresh_uuid()), emitter=emitters.START)
     runner = Runner(runner_id=config.runner_id, lanes=config.lanes, store=store, clock=clock, random=random, hub=Hub())
@@ -111,38 +116,35 @@ async def build(
     holder = Holder(runner)
     await holder.begin()
     incarnation = fresh_uuid()
+    handlers = LaneRunnerHandlers(
+        runner,
+        environment=environment,
+        approvers=config.approvers_of_lanes(),
+        logs=LogReader(runner, log_path),
+        supervision=SupervisionReader(
+            runner, holder, incarnation=incarnation, build=own_build, supervisors=tuple(supervisors)
+        ),
+    )
+    loop_lag, carrier = LoopLag(clock), Carrier(handlers)
     reporter = Reporter(
         runner,
         supervisors,
         holder,
         incarnation=incarnation,
         address=address,
-        version=version("lanewarden"),
-        build=build_hash,
+        build=own_build,
+        loop_lag=loop_lag,
+        carrier=carrier,
         fresh_uuid=fresh_uuid,
     )
-    supervision = SupervisionReader(
-        runner,
-        holder,
-        incarnation=incarnation,
-        version=version("lanewarden"),
-        build=build_hash,
-        supervisors=tuple(supervisors),
-    )
-    logs = LogReader(runner, log_path)
     return Parts(
         runner=runner,
         launcher=launcher,
         hooks=hooks,
+        loop_lag=loop_lag,
         authenticator=WorkerAuthenticator(runner),
         handlers={
-            LANE_RUNNER: LaneRunnerHandlers(
-                runner,
-                environment=environment,
-                approvers=config.approvers_of_lanes(),
-                logs=logs,
-                supervision=supervision,
-            ),
+            LANE_RUNNER: handlers,
             WRITE_TRACE: WriteTraceHandlers(store, ledger),
         },
         worker_handlers=WorkerHandlers(runner),
@@ -150,6 +152,7 @@ async def build(
             launcher.run,
             reporter.run,
             holder.run,
+            carrier.run,
             hooks.run,
             lambda: run_timers(runner),
             lambda: prune_requests(runner),
@@ -179,6 +182,7 @@ async def running(
 
     The directory is locked and the spawner started before: both have to be before gRPC starts threads.
     """
+    own_build = installed()
     async with AsyncExitStack() as stack:
         failed = asyncio.Event()
         event_loop = asyncio.get_running_loop()
@@ -215,6 +219,7 @@ async def running(
                 target: _supervisor(stack, target, credentials.tokens.get(Role.RUNNER, ""), telemetry, tls)
                 for target in config.supervisor
             },
+            own_build=own_build,
         )
         stack.push_async_callback(parts.launcher.close)
         stack.push_async_callback(parts.hooks.close)
@@ -230,16 +235,22 @@ async def running(
         for service, handlers in parts.handlers.items():
             server.add(service, handlers)
         await _serve(stack, server, config.drain_seconds)
-        for loop in parts.loops:
-            job = asyncio.ensure_future(loop())
+
+        def serving(ready: bool) -> None:
+            workers.set_serving(WORKER.full_name, ready)
+            for service in parts.handlers:
+                server.set_serving(service.full_name, ready)
+
+        checks = (store_works(store), loop_keeps_up(parts.loop_lag))
+        watch = (parts.loop_lag.run(), watch_readiness(checks, serving, parts.runner.clock))
+        for each in (*(loop() for loop in parts.loops), *watch):
+            job = asyncio.ensure_future(each)
             job.add_done_callback(lambda job: _note_end(job, failed))
             stack.push_async_callback(_end, job)
         if config.stop_workers_on_exit:
             stack.push_async_callback(parts.hooks.stop_all, STOP_PATIENCE_SECONDS)
             stack.push_async_callback(parts.launcher.stop_all, STOP_PATIENCE_SECONDS)
-        workers.set_serving(WORKER.full_name, True)
-        for service in parts.handlers:
-            server.set_serving(service.full_name, True)
+        serving(True)
         yield RunningRunner(runner=parts.runner, port=port, failed=failed)
 
 

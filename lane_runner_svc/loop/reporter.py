@@ -16,14 +16,19 @@ from lane_runner_svc import emitters
 from lane_runner_svc.core.budget import backoff_ms
 from lane_runner_svc.core.supervision import LeaseClock
 from lane_runner_svc.holder import Holder
+from lane_runner_svc.loop.carrier import Carrier
+from lane_runner_svc.loop.reconcile import LEASE_GONE, reconcile
+from lane_runner_svc.loop.renewals import Renewals
 from lane_runner_svc.rpc.convert import hold_message, task_message
 from lane_runner_svc.runner import Runner
 from lane_runner_svc.store import holds, messages, meta, supervision, tasks
 from lane_runner_svc.store.messages import Due
 from lane_runner_svc.work import outbox
 from lane_runner_svc.work.session import OUTBOX
+from lanewarden.build import Build
 from lanewarden.client import Stub
 from lanewarden.errors import Code, Reason, Refusal
+from lanewarden.loop_lag import LoopLag
 from lanewarden.store import Connection
 from lanewarden.v1 import supervisor_service_pb2 as pb
 
@@ -37,7 +42,6 @@ GATHER_MARKS_MIN: Final = 16
 GATHER_SECONDS: Final = 0.1
 CALL_SECONDS: Final = 5.0
 PAUSE_MS_MAX: Final = 5_000
-_LEASE_GONE: Final = frozenset({Reason.LEASE_UNKNOWN, Reason.LEASE_EXPIRED})
 
 
 class Reporter:
@@ -53,8 +57,9 @@ class Reporter:
         *,
         incarnation: str,
         address: str,
-        version: str,
-        build: str,
+        build: Build,
+        loop_lag: LoopLag,
+        carrier: Carrier,
         fresh_uuid: Callable[[], str],
     ) -> None:
         self._runner = runner
@@ -62,8 +67,9 @@ class Reporter:
         self._turn = 0
         self._holder = holder
         self._address = address
-        self._version = version
         self._build = build
+        self._loop_lag = loop_lag
+        self._carrier = carrier
         self._fresh_uuid = fresh_uuid
         self._incarnation = incarnation
         self._failures = 0
@@ -100,9 +106,9 @@ class Reporter:
             incarnation=self._incarnation,
             address=self._address,
             lanes=self._runner.lanes,
-            version=self._version,
+            version=self._build.version,
+            build=self._build.hash,
             store_id=self._runner.read(meta.store_id),
-            build=self._build,
             generation_seen=self._runner.read(supervision.load).lease_generation_seen,
         )
         grant: pb.RegisterResponse = await self._supervisor.Register(request, timeout_seconds=CALL_SECONDS)
@@ -115,10 +121,12 @@ class Reporter:
             log.warning("the supervisor has another past; telling it everything", extra={"taken": taken})
 
     async def _serve(self, grant: pb.RegisterResponse, clock: LeaseClock) -> None:
-        """Renew and send until one of the two fails or the lease has lapsed, and end both."""
+        """Renew, send and compare until one of them fails or the lease has lapsed, and end all."""
+        resumed = asyncio.Event()
         jobs = [
             asyncio.ensure_future(self._keep_alive(grant, clock)),
-            asyncio.ensure_future(self._send_all(grant)),
+            asyncio.ensure_future(self._send_all(grant, resumed)),
+            asyncio.ensure_future(self._reconcile(grant, resumed)),
             asyncio.ensure_future(self._until_lapsed()),
         ]
         try:
@@ -136,31 +144,35 @@ class Reporter:
 
     async def _keep_alive(self, grant: pb.RegisterResponse, clock: LeaseClock) -> None:
         """Renew at once, so that the supervisor learns under which generation it may act, and then at each interval."""
-        request = pb.KeepAliveRequest(
-            runner_id=self._runner.runner_id, incarnation=self._incarnation, generation=grant.generation
-        )
+        renewals = Renewals(self._runner, self._loop_lag, self._carrier, grant, incarnation=self._incarnation)
         while True:
-            request.supervision_generation = self._holder.generation
+            request = renewals.request(supervision_generation=self._holder.generation)
             sent_ms = self._runner.clock.steady_ms()
             try:
                 response = await self._supervisor.KeepAlive(request, timeout_seconds=clock.renewal_ms / 1000)
             except Refusal as refusal:
-                if refusal.reason in _LEASE_GONE:
+                if refusal.reason in LEASE_GONE:
                     raise
                 self._note_lost(refusal)
                 # Sooner than the next interval, so that a short cut costs no lease, and not all runners at once.
                 pause_ms = clock.renewal_ms * self._runner.random.random()
             else:
-                if response.supervisor_incarnation not in ("", grant.supervisor_incarnation):
-                    raise Refusal(Reason.LEASE_EXPIRED, "the supervisor has started anew")
+                renewals.answered(request, response)
                 clock = self._holder.renew(response, sent_ms=sent_ms)
                 self._note_connected()
                 pause_ms = clock.renew_ms
             await self._runner.clock.sleep(pause_ms / 1000)
 
-    async def _send_all(self, grant: pb.RegisterResponse) -> None:
+    async def _reconcile(self, grant: pb.RegisterResponse, resumed: asyncio.Event) -> None:
+        """Compare once it is settled what is sent anyway; after that there is nothing more to do under this grant."""
+        await resumed.wait()
+        await reconcile(self._runner, self._supervisor, incarnation=self._incarnation, generation=grant.generation)
+        await asyncio.Event().wait()
+
+    async def _send_all(self, grant: pb.RegisterResponse, resumed: asyncio.Event) -> None:
         taken = grant.taken_sequence
         await self._once_there_is_room(partial(self._resume_from, grant))
+        resumed.set()
         with self._runner.hub.subscribe(OUTBOX) as news:
             while True:
                 due = self._due(taken)

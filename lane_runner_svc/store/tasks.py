@@ -237,6 +237,12 @@ def lane_holder(reader: Reader, lane: str) -> str | None:
     return None if row is None else str(row[0])
 
 
+def lane_holders(reader: Reader) -> dict[str, str]:
+    """The tasks whose attempts occupy lanes, by lane."""
+    rows = reader.query("SELECT t.lane, a.task_id FROM attempts a JOIN tasks t USING (task_id) WHERE a.ended IS NULL")
+    return {str(lane): str(task_id) for lane, task_id in rows}
+
+
 def insert_attempt(uow: UnitOfWork, attempt: Attempt) -> None:
     """Store an attempt before its launch."""
     values = [getattr(attempt, name) for name in _ATTEMPT_COLUMNS]
