@@ -62,7 +62,8 @@ SECTIONS: Final[dict[str, tuple[Row, ...]]] = {
     ),
     "Insight": (
         Row("why", "why:why", "Say what the supervisor makes of a task, and why."),
-        Row("runners", "insight:runners", "List the lane runners and their leases."),
+        Row("runners", "leases:runners", "List the lane runners, what they run and how they do."),
+        Row("leases", "leases:leases", "List the leases: who holds what, granted by whom."),
         Row("notifications", "insight:notifications", "List what people were told about questions."),
         Row("audit", "insight:audit", "List who did what."),
         Row("evidence", "evidence:evidence", "List what earlier attempts of a task said too late."),

@@ -1,4 +1,4 @@
-"""``runners``, ``audit`` and ``notifications``."""
+"""``audit`` and ``notifications``."""
 
 from __future__ import annotations
 
@@ -16,39 +16,11 @@ from lanewarden.cli.terminal import complain, write_json
 from lanewarden.errors import Code, Reason, Refusal
 from lanewarden.v1 import audit_pb2, lane_runner_service_pb2
 from lanewarden.v1 import operator_service_pb2 as pb
-from lanewarden.worker_messages import enum_word
 
 Entry = tuple[str, audit_pb2.AuditEntry]
 """An entry of the audit with the service that has it."""
 
 _LANE_RUNNER: Final = lane_runner_service_pb2.DESCRIPTOR.services_by_name["LaneRunnerService"]
-
-
-@click.command()
-@json_option
-@click.pass_obj
-def runners(state: StateDir, as_json: bool) -> int:
-    """List the lane runners and their leases."""
-    with operator(state) as stub:
-        response: pb.ListRunnersResponse = stub.ListRunners(pb.ListRunnersRequest())
-    if as_json:
-        views.print_documents(response.runners)
-        return Exit.DONE
-    rows = [
-        [
-            each.runner_id,
-            enum_word(pb.RunnerState, each.state),
-            f"{each.lease_remaining.ToMilliseconds() / 1000:.1f} s",
-            str(each.generation),
-            views.age(each.last_seen) if each.last_seen.seconds else "not since the start",
-            each.address,
-            ", ".join(each.lanes),
-        ]
-        for each in response.runners
-    ]
-    headers = ("RUNNER", "STATE", "LEASE", "GENERATION", "SEEN", "ADDRESS", "LANES")
-    views.print_table(headers, rows, empty="no runner has registered")
-    return Exit.DONE
 
 
 @click.command()

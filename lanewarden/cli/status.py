@@ -11,7 +11,7 @@ import click
 from grpc_health.v1 import health_pb2
 
 from lanewarden import client_sync
-from lanewarden.cli import control, views
+from lanewarden.cli import control, leases, views
 from lanewarden.cli.connect import operator, pages
 from lanewarden.cli.exits import Exit
 from lanewarden.cli.inbox import json_option
@@ -55,13 +55,15 @@ def _look(state: StateDir) -> dict[str, Any]:
     found |= {**answer, "services": services}
     try:
         with operator(state) as stub:
-            runners = stub.ListRunners(pb.ListRunnersRequest()).runners
+            listed = stub.ListRunners(pb.ListRunnersRequest())
             tasks = pages(stub.ListTasks, pb.OperatorServiceListTasksRequest(), "tasks")
             holds = pages(stub.ListEscalations, pb.ListEscalationsRequest(), "escalations")
     except (Refusal, NotUp):
         return found  # the services' health has said it
     counts = Counter(enum_word(task_pb2.TaskState, task.state) for task in tasks)
-    found["runners"] = [views.document(runner) for runner in runners]
+    found["runners"] = [views.document(runner) for runner in listed.runners]
+    found["leases"] = {runner.runner_id: leases.state_words(runner) for runner in listed.runners}
+    found["builds"] = leases.build_warning(listed.supervisor, listed.runners)
     found["tasks"] = dict(counts)
     found["open_holds"] = sum(1 for hold in holds if hold.hold_state == 1)
     return found
@@ -95,8 +97,9 @@ def _print(found: Mapping[str, Any]) -> None:
         again = f", started again {facts['restarts']} times" if facts["restarts"] else ""
         fields.append((name, f"{facts['address']} {facts['health']} (pid {facts['pid']}{again})"))
     for runner in found.get("runners", ()):
-        word = runner["state"].removeprefix("RUNNER_STATE_").lower()
-        fields.append(("lease", f"{runner['runner_id']} {word}, lanes {', '.join(runner['lanes'])}"))
+        name = runner["runner_id"]
+        fields.append(("lease", f"{name} {found['leases'][name]}, lanes {', '.join(runner['lanes'])}"))
+    fields.append(("warning", found.get("builds", "")))
     if "tasks" in found:
         counted = ", ".join(f"{count} {word}" for word, count in sorted(found["tasks"].items()))
         fields += [("tasks", counted or "none"), ("open holds", str(found["open_holds"]))]

@@ -70,7 +70,7 @@ def _fields(task: task_pb2.Task) -> list[tuple[str, str]]:
         ("command", shlex.join(spec.argv)),
         ("directory", spec.cwd),
         ("attempt", f"{task.attempt} of epoch {task.epoch}"),
-        ("worker", f"alive, pid {task.worker_pid}" if task.worker_alive else "none"),
+        ("worker", _worker(task)),
         ("progress", views.progress(task)),
         ("exit", _exit(task)),
         ("premature exits", _premature(task)),
@@ -90,6 +90,11 @@ def _fields(task: task_pb2.Task) -> list[tuple[str, str]]:
 
 def _approver(each: task_pb2.Approver) -> str:
     return f"{each.identity} after {durations.exact(each.after.seconds)}" if each.after.seconds else each.identity
+
+
+def _worker(task: task_pb2.Task) -> str:
+    known = f"alive, pid {task.worker_pid}" if task.worker_alive else "none"
+    return f"unknown, was {known}" if task.runner_unreachable or task.runner_forgot else known
 
 
 def _premature(task: task_pb2.Task) -> str:

@@ -119,12 +119,21 @@ def verdict(task: task_pb2.Task) -> str:
 
 
 def state(task: task_pb2.Task) -> str:
-    """The state with what modifies it."""
+    """The state with what modifies it. A task that nobody can ask about is not said to be in any: only what it was."""
+    known = _known_state(task)
+    if task.runner_forgot:
+        return f"forgotten by its runner, was {known}"
+    if not task.runner_unreachable:
+        return known
+    # An end stays an end, whoever can be reached.
+    return f"{known}, as last seen" if task.HasField("finished_at") else f"unreachable, was {known}"
+
+
+def _known_state(task: task_pb2.Task) -> str:
     words = [enum_word(task_pb2.TaskState, task.state), *pauses(task)]
     words += [verdict(task)] if verdict(task) else []
     if task.on_success.state in (task_pb2.HOOK_STATE_PENDING, task_pb2.HOOK_STATE_FAILED):
         words.append(f"on_success {enum_word(task_pb2.HookState, task.on_success.state)}")
-    words += ["as last seen"] if task.runner_unreachable else []
     return ", ".join(words)
 
 
@@ -162,6 +171,9 @@ def task_rows(tasks: Iterable[task_pb2.Task]) -> list[list[str]]:
 TASK_HEADERS: Final = ("TASK", "NAME", "LANE", "STATE", "ATTEMPT", "PROGRESS", "AGE", "SUMMARY")
 
 
+UNCLOSED: Final = (escalation_pb2.HOLD_STATE_OPEN, escalation_pb2.HOLD_STATE_RELEASED)
+
+
 def escalation_state(each: escalation_pb2.Escalation) -> str:
     """Where the hold stands, and what a person has said about it."""
     if not each.expects_reply:
@@ -172,6 +184,10 @@ def escalation_state(each: escalation_pb2.Escalation) -> str:
     elif each.HasField("ack"):
         expected = moment(each.ack.expected_by)
         words.append(f"acked by {each.ack.acked_by.identity}" + (f", expected by {expected}" if expected else ""))
+    if each.runner_forgot:
+        words.append("forgotten by its runner")
+    elif each.runner_unreachable and each.hold_state in UNCLOSED:
+        words.append("runner unreachable")
     return ", ".join(words)
 
 
@@ -226,6 +242,8 @@ def escalation_fields(each: escalation_pb2.Escalation) -> list[tuple[str, str]]:
     ack, record = each.ack, each.ruling
     delivery = enum_word(escalation_pb2.DeliveryState, record.delivery)
     worker = "alive, may be waiting" if each.worker_alive else "gone; the ruling starts the next attempt"
+    if each.runner_unreachable or each.runner_forgot:
+        worker = "unknown: its runner does not say"
     return [
         ("escalation", each.escalation_id),
         ("task", f"{each.task_id} ({each.task_name}), attempt {each.attempt}, lane {each.lane}"),
@@ -235,6 +253,7 @@ def escalation_fields(each: escalation_pb2.Escalation) -> list[tuple[str, str]]:
         ("owed by", each.owed_by),
         ("reminders", reminders(each)),
         ("worker", worker if each.hold_state == escalation_pb2.HOLD_STATE_OPEN else ""),
+        ("last seen", moment(each.last_seen)),
         ("key", each.key),
         ("question", each.question),
         *((f"option {option.key}", option.text or "-") for option in each.options),
