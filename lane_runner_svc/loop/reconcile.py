@@ -12,7 +12,7 @@ from lane_runner_svc.core.budget import backoff_ms
 from lane_runner_svc.runner import Runner
 from lane_runner_svc.store import inventory
 from lane_runner_svc.store.inventory import Page
-from lane_runner_svc.work.reconcile import mark_again
+from lane_runner_svc.work.reconcile import Missing, mark_again
 from lanewarden.client import Stub
 from lanewarden.errors import Code, Reason, Refusal
 from lanewarden.v1 import supervisor_service_pb2 as pb
@@ -53,7 +53,7 @@ async def reconcile(runner: Runner, supervisor: Stub, *, incarnation: str, gener
 
 async def _compare(runner: Runner, supervisor: Stub, incarnation: str, generation: int) -> None:
     after = ""
-    missing: list[str] = []
+    missing = Missing()
     while True:
         page = runner.read(partial(inventory.page, after=after, rows_max=ITEMS_MAX))
         request = pb.ReconcileRequest(
@@ -66,24 +66,25 @@ async def _compare(runner: Runner, supervisor: Stub, incarnation: str, generatio
             ],
             after_task_id=page.after,
             through_task_id=page.through,
-            forgotten_task_ids=missing[:FORGOTTEN_MAX],
+            forgotten_task_ids=missing.task_ids[:FORGOTTEN_MAX],
+            forgotten_escalation_ids=missing.escalation_ids[:FORGOTTEN_MAX],
         )
         response = await supervisor.Reconcile(request, timeout_seconds=CALL_SECONDS, emitter=emitters.RECONCILE.name)
-        said, missing = missing, await _mark(runner, page, [each.task_id for each in response.findings])
+        said, missing = missing, await _mark(runner, page, response.findings)
         if missing and missing != said:
             continue  # the supervisor has to be told that they are not here, and compares the same range again
-        missing = []
+        missing = Missing()
         after = response.through_task_id or page.through
         if not after:
             return
 
 
-async def _mark(runner: Runner, page: Page, task_ids: Sequence[str]) -> list[str]:
-    """Mark what was found, a few at a time, so that no unit of work is long; what of it this runner does not have."""
-    missing: list[str] = []
-    for start in range(0, len(task_ids), MARKED_AT_ONCE_MAX):
-        some = task_ids[start : start + MARKED_AT_ONCE_MAX]
-        missing += await runner.do(partial(mark_again, page=page, task_ids=some), emitter=emitters.RECONCILE)
-    if task_ids:
-        log.warning("the supervisor had another view", extra={"tasks": len(task_ids), "not_here": len(missing)})
+async def _mark(runner: Runner, page: Page, findings: Sequence[pb.InventoryFinding]) -> Missing:
+    """Mark what was found, a few tasks at a time, so that no unit of work is long; what of it is not here."""
+    missing = Missing()
+    for start in range(0, len(findings), MARKED_AT_ONCE_MAX):
+        found = {each.task_id: each.open_holds for each in findings[start : start + MARKED_AT_ONCE_MAX]}
+        missing += await runner.do(partial(mark_again, page=page, found=found), emitter=emitters.RECONCILE)
+    if findings:
+        log.warning("the supervisor had another view", extra={"tasks": len(findings), "not_here": bool(missing)})
     return missing

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from lane_runner_svc.holder import Holder
 from lane_runner_svc.runner import Runner
 from lane_runner_svc.store import supervision
+from lanewarden.build import Build
 from lanewarden.stamps import duration, timestamp
 from lanewarden.v1 import lane_runner_service_pb2 as pb
 
@@ -15,12 +16,11 @@ class SupervisionReader:
     """Answers GetSupervision; ``supervisors`` are the addresses that the runner may turn to, in order."""
 
     def __init__(
-        self, runner: Runner, holder: Holder, *, incarnation: str, version: str, build: str, supervisors: Sequence[str]
+        self, runner: Runner, holder: Holder, *, incarnation: str, build: Build, supervisors: Sequence[str]
     ) -> None:
         self._runner = runner
         self._holder = holder
         self._incarnation = incarnation
-        self._version = version
         self._build = build
         self._supervisors = supervisors
 
@@ -31,8 +31,8 @@ class SupervisionReader:
         return pb.GetSupervisionResponse(
             runner_id=self._runner.runner_id,
             incarnation=self._incarnation,
-            version=self._version,
-            build=self._build,
+            version=self._build.version,
+            build=self._build.hash,
             supervisors=self._supervisors,
             supervision=pb.Supervision(
                 state=state if stored.generation else pb.SUPERVISION_STATE_NONE,

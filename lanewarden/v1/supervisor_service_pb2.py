@@ -30,7 +30,7 @@ from lanewarden.v1 import rules_pb2 as lanewarden_dot_v1_dot_rules__pb2
 from lanewarden.v1 import task_pb2 as lanewarden_dot_v1_dot_task__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n&lanewarden/v1/supervisor_service.proto\x12\rlanewarden.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1elanewarden/v1/escalation.proto\x1a\'lanewarden/v1/lane_runner_service.proto\x1a\x19lanewarden/v1/rules.proto\x1a\x18lanewarden/v1/task.proto\"\x83\x02\n\x0fRegisterRequest\x12\x1c\n\nrequest_id\x18\x01 \x01(\tB\x08\xda\xce\x18\x04\x10\x01 \x01\x12\x1b\n\trunner_id\x18\x02 \x01(\tB\x08\xda\xce\x18\x04\x10\x01\x18\x01\x12\x1d\n\x0bincarnation\x18\x03 \x01(\tB\x08\xda\xce\x18\x04\x10\x01 \x01\x12\x1a\n\x07\x61\x64\x64ress\x18\x04 \x01(\tB\t\xda\xce\x18\x05\x08\xff\x01\x10\x01\x12\x15\n\x05lanes\x18\x05 \x03(\tB\x06\xda\xce\x18\x02\x18\x01\x12\x17\n\x07version\x18\x06 \x01(\tB\x06\xda\xce\x18\x02\x08@\x12\x1a\n\x08store_id\x18\x07 \x01(\tB\x08\xda\xce\x18\x04\x10\x01 \x01\x12\x15\n\x05\x62uild\x18\x08 \x01(\tB\x06\xda\xce\x18\x02\x08@\x12\x17\n\x0fgeneration_seen\x18\t \x01(\x04\"\xf5\x01\n\x10RegisterResponse\x12\x12\n\ngeneration\x18\x01 \x01(\x04\x12&\n\x03ttl\x18\x02 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x31\n\x0erenew_interval\x18\x03 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x15\n\rsupervisor_id\x18\x04 \x01(\t\x12\x1e\n\x16supervisor_incarnation\x18\x05 \x01(\t\x12\x16\n\x0etaken_sequence\x18\x06 \x01(\x04\x12#\n\x1bsupervision_generation_seen\x18\x07 \x01(\x04\"\x8a\x02\n\x10ReconcileRequest\x12\x1b\n\trunner_id\x18\x01 \x01(\tB\x08\xda\xce\x18\x04\x10\x01\x18\x01\x12\x1d\n\x0bincarnation\x18\x02 \x01(\tB\x08\xda\xce\x18\x04\x10\x01 \x01\x12\x1a\n\ngeneration\x18\x03 \x01(\x04\x42\x06\xda\xce\x18\x02\x10\x01\x12\x34\n\x05items\x18\x04 \x03(\x0b\x32\x1c.lanewarden.v1.InventoryItemB\x07\xda\xce\x18\x03(\xe8\x07\x12\x1e\n\rafter_task_id\x18\x05 \x01(\tB\x07\xda\xce\x18\x03\x08\x80\x01\x12 \n\x0fthrough_task_id\x18\x06 \x01(\tB\x07\xda\xce\x18\x03\x08\x80\x01\x12&\n\x12\x66orgotten_task_ids\x18\x07 \x03(\tB\n\xda\xce\x18\x06\x08\x80\x01(\xe8\x07\"Y\n\rInventoryItem\x12\x1a\n\x07task_id\x18\x01 \x01(\tB\t\xda\xce\x18\x05\x08\x80\x01\x10\x01\x12\x0f\n\x07version\x18\x02 \x01(\x04\x12\x1b\n\nopen_holds\x18\x03 \x03(\tB\x07\xda\xce\x18\x03\x08\x80\x01\"U\n\x10InventoryFinding\x12\x0f\n\x07task_id\x18\x01 \x01(\t\x12\x30\n\x07verdict\x18\x02 \x01(\x0e\x32\x1f.lanewarden.v1.InventoryVerdict\"_\n\x11ReconcileResponse\x12\x31\n\x08\x66indings\x18\x01 \x03(\x0b\x32\x1f.lanewarden.v1.InventoryFinding\x12\x17\n\x0fthrough_task_id\x18\x02 \x01(\t\"\xd1\x02\n\x10KeepAliveRequest\x12\x1b\n\trunner_id\x18\x01 \x01(\tB\x08\xda\xce\x18\x04\x10\x01\x18\x01\x12\x1d\n\x0bincarnation\x18\x02 \x01(\tB\x08\xda\xce\x18\x04\x10\x01 \x01\x12\x1a\n\ngeneration\x18\x03 \x01(\x04\x42\x06\xda\xce\x18\x02\x10\x01\x12+\n\x08loop_lag\x18\x04 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x1e\n\x16supervision_generation\x18\x05 \x01(\x04\x12-\n\twall_time\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x32\n\rchanged_lanes\x18\x07 \x03(\x0b\x32\x1b.lanewarden.v1.LaneOccupant\x12\x35\n\x07\x61nswers\x18\x08 \x03(\x0b\x32\x1c.lanewarden.v1.CommandAnswerB\x06\xda\xce\x18\x02(@\"@\n\x0cLaneOccupant\x12\x16\n\x04lane\x18\x01 \x01(\tB\x08\xda\xce\x18\x04\x10\x01\x18\x01\x12\x18\n\x07task_id\x18\x02 \x01(\tB\x07\xda\xce\x18\x03\x08\x80\x01\"\xa5\x01\n\x07\x43ommand\x12\x12\n\ncommand_id\x18\x01 \x01(\t\x12,\n\x05steer\x18\x02 \x01(\x0b\x32\x1b.lanewarden.v1.SteerRequestH\x00\x12\x38\n\x0b\x61\x63knowledge\x18\x03 \x01(\x0b\x32!.lanewarden.v1.AcknowledgeRequestH\x00\x12\x13\n\x0btraceparent\x18\x04 \x01(\tB\t\n\x07\x63ommand\"\xd6\x01\n\rCommandAnswer\x12\x1c\n\ncommand_id\x18\x01 \x01(\tB\x08\xda\xce\x18\x04\x10\x01 \x01\x12/\n\x07steered\x18\x02 \x01(\x0b\x32\x1c.lanewarden.v1.SteerResponseH\x00\x12:\n\x0c\x61\x63knowledged\x18\x03 \x01(\x0b\x32\".lanewarden.v1.AcknowledgeResponseH\x00\x12\x30\n\x07refused\x18\x04 \x01(\x0b\x32\x1d.lanewarden.v1.CommandRefusalH\x00\x42\x08\n\x06\x61nswer\"\xbc\x01\n\x0e\x43ommandRefusal\x12\x18\n\x06reason\x18\x01 \x01(\tB\x08\xda\xce\x18\x04\x08@\x10\x01\x12\x18\n\x07message\x18\x02 \x01(\tB\x07\xda\xce\x18\x03\x08\x80 \x12\x45\n\x08metadata\x18\x03 \x03(\x0b\x32+.lanewarden.v1.CommandRefusal.MetadataEntryB\x06\xda\xce\x18\x02(@\x1a/\n\rMetadataEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"\xdf\x01\n\x11KeepAliveResponse\x12&\n\x03ttl\x18\x01 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x31\n\x0erenew_interval\x18\x02 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\r\n\x05sweep\x18\x03 \x01(\x04\x12\x16\n\x0etaken_sequence\x18\x04 \x01(\x04\x12(\n\x08\x63ommands\x18\x05 \x03(\x0b\x32\x16.lanewarden.v1.Command\x12\x1e\n\x16supervisor_incarnation\x18\x06 \x01(\t\"\xbc\x01\n\x0f\x45scalateRequest\x12\x1c\n\nrequest_id\x18\x01 \x01(\tB\x08\xda\xce\x18\x04\x10\x01 \x01\x12\x1b\n\trunner_id\x18\x02 \x01(\tB\x08\xda\xce\x18\x04\x10\x01\x18\x01\x12\x1d\n\x0bincarnation\x18\x03 \x01(\tB\x08\xda\xce\x18\x04\x10\x01 \x01\x12\x18\n\x08sequence\x18\x04 \x01(\x04\x42\x06\xda\xce\x18\x02\x10\x01\x12\x35\n\nescalation\x18\x05 \x01(\x0b\x32\x19.lanewarden.v1.EscalationB\x06\xda\xce\x18\x02\x10\x01\"*\n\x10\x45scalateResponse\x12\x16\n\x0etaken_sequence\x18\x01 \x01(\x04\"\x9e\x01\n\rReportRequest\x12\x1c\n\nrequest_id\x18\x01 \x01(\tB\x08\xda\xce\x18\x04\x10\x01 \x01\x12\x1b\n\trunner_id\x18\x02 \x01(\tB\x08\xda\xce\x18\x04\x10\x01\x18\x01\x12\x1d\n\x0bincarnation\x18\x03 \x01(\tB\x08\xda\xce\x18\x04\x10\x01 \x01\x12\x33\n\x05items\x18\x04 \x03(\x0b\x32\x19.lanewarden.v1.ReportItemB\t\xda\xce\x18\x05\x10\x01(\x80\x02\"\x9a\x01\n\nReportItem\x12\x18\n\x08sequence\x18\x01 \x01(\x04\x42\x06\xda\xce\x18\x02\x10\x01\x12#\n\x04task\x18\x02 \x01(\x0b\x32\x13.lanewarden.v1.TaskH\x00\x12/\n\nescalation\x18\x03 \x01(\x0b\x32\x19.lanewarden.v1.EscalationH\x00\x12\x12\n\nfirst_told\x18\x04 \x01(\x08\x42\x08\n\x06\x63hange\"(\n\x0eReportResponse\x12\x16\n\x0etaken_sequence\x18\x01 \x01(\x04*\x95\x01\n\x10InventoryVerdict\x12!\n\x1dINVENTORY_VERDICT_UNSPECIFIED\x10\x00\x12\x1d\n\x19INVENTORY_VERDICT_UNKNOWN\x10\x01\x12\x1d\n\x19INVENTORY_VERDICT_DIFFERS\x10\x02\x12 \n\x1cINVENTORY_VERDICT_NOT_LISTED\x10\x03\x32\x94\x03\n\x11SupervisorService\x12K\n\x08Register\x12\x1e.lanewarden.v1.RegisterRequest\x1a\x1f.lanewarden.v1.RegisterResponse\x12N\n\tReconcile\x12\x1f.lanewarden.v1.ReconcileRequest\x1a .lanewarden.v1.ReconcileResponse\x12N\n\tKeepAlive\x12\x1f.lanewarden.v1.KeepAliveRequest\x1a .lanewarden.v1.KeepAliveResponse\x12K\n\x08\x45scalate\x12\x1e.lanewarden.v1.EscalateRequest\x1a\x1f.lanewarden.v1.EscalateResponse\x12\x45\n\x06Report\x12\x1c.lanewarden.v1.ReportRequest\x1a\x1d.lanewarden.v1.ReportResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n&lanewarden/v1/supervisor_service.proto\x12\rlanewarden.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1elanewarden/v1/escalation.proto\x1a\'lanewarden/v1/lane_runner_service.proto\x1a\x19lanewarden/v1/rules.proto\x1a\x18lanewarden/v1/task.proto\"\x83\x02\n\x0fRegisterRequest\x12\x1c\n\nrequest_id\x18\x01 \x01(\tB\x08\xda\xce\x18\x04\x10\x01 \x01\x12\x1b\n\trunner_id\x18\x02 \x01(\tB\x08\xda\xce\x18\x04\x10\x01\x18\x01\x12\x1d\n\x0bincarnation\x18\x03 \x01(\tB\x08\xda\xce\x18\x04\x10\x01 \x01\x12\x1a\n\x07\x61\x64\x64ress\x18\x04 \x01(\tB\t\xda\xce\x18\x05\x08\xff\x01\x10\x01\x12\x15\n\x05lanes\x18\x05 \x03(\tB\x06\xda\xce\x18\x02\x18\x01\x12\x17\n\x07version\x18\x06 \x01(\tB\x06\xda\xce\x18\x02\x08@\x12\x1a\n\x08store_id\x18\x07 \x01(\tB\x08\xda\xce\x18\x04\x10\x01 \x01\x12\x15\n\x05\x62uild\x18\x08 \x01(\tB\x06\xda\xce\x18\x02\x08@\x12\x17\n\x0fgeneration_seen\x18\t \x01(\x04\"\xf5\x01\n\x10RegisterResponse\x12\x12\n\ngeneration\x18\x01 \x01(\x04\x12&\n\x03ttl\x18\x02 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x31\n\x0erenew_interval\x18\x03 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x15\n\rsupervisor_id\x18\x04 \x01(\t\x12\x1e\n\x16supervisor_incarnation\x18\x05 \x01(\t\x12\x16\n\x0etaken_sequence\x18\x06 \x01(\x04\x12#\n\x1bsupervision_generation_seen\x18\x07 \x01(\x04\"\xb8\x02\n\x10ReconcileRequest\x12\x1b\n\trunner_id\x18\x01 \x01(\tB\x08\xda\xce\x18\x04\x10\x01\x18\x01\x12\x1d\n\x0bincarnation\x18\x02 \x01(\tB\x08\xda\xce\x18\x04\x10\x01 \x01\x12\x1a\n\ngeneration\x18\x03 \x01(\x04\x42\x06\xda\xce\x18\x02\x10\x01\x12\x34\n\x05items\x18\x04 \x03(\x0b\x32\x1c.lanewarden.v1.InventoryItemB\x07\xda\xce\x18\x03(\xe8\x07\x12\x1e\n\rafter_task_id\x18\x05 \x01(\tB\x07\xda\xce\x18\x03\x08\x80\x01\x12 \n\x0fthrough_task_id\x18\x06 \x01(\tB\x07\xda\xce\x18\x03\x08\x80\x01\x12&\n\x12\x66orgotten_task_ids\x18\x07 \x03(\tB\n\xda\xce\x18\x06\x08\x80\x01(\xe8\x07\x12,\n\x18\x66orgotten_escalation_ids\x18\x08 \x03(\tB\n\xda\xce\x18\x06\x08\x80\x01(\xe8\x07\"Y\n\rInventoryItem\x12\x1a\n\x07task_id\x18\x01 \x01(\tB\t\xda\xce\x18\x05\x08\x80\x01\x10\x01\x12\x0f\n\x07version\x18\x02 \x01(\x04\x12\x1b\n\nopen_holds\x18\x03 \x03(\tB\x07\xda\xce\x18\x03\x08\x80\x01\"i\n\x10InventoryFinding\x12\x0f\n\x07task_id\x18\x01 \x01(\t\x12\x30\n\x07verdict\x18\x02 \x01(\x0e\x32\x1f.lanewarden.v1.InventoryVerdict\x12\x12\n\nopen_holds\x18\x03 \x03(\t\"_\n\x11ReconcileResponse\x12\x31\n\x08\x66indings\x18\x01 \x03(\x0b\x32\x1f.lanewarden.v1.InventoryFinding\x12\x17\n\x0fthrough_task_id\x18\x02 \x01(\t\"\xd1\x02\n\x10KeepAliveRequest\x12\x1b\n\trunner_id\x18\x01 \x01(\tB\x08\xda\xce\x18\x04\x10\x01\x18\x01\x12\x1d\n\x0bincarnation\x18\x02 \x01(\tB\x08\xda\xce\x18\x04\x10\x01 \x01\x12\x1a\n\ngeneration\x18\x03 \x01(\x04\x42\x06\xda\xce\x18\x02\x10\x01\x12+\n\x08loop_lag\x18\x04 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x1e\n\x16supervision_generation\x18\x05 \x01(\x04\x12-\n\twall_time\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x32\n\rchanged_lanes\x18\x07 \x03(\x0b\x32\x1b.lanewarden.v1.LaneOccupant\x12\x35\n\x07\x61nswers\x18\x08 \x03(\x0b\x32\x1c.lanewarden.v1.CommandAnswerB\x06\xda\xce\x18\x02(@\"@\n\x0cLaneOccupant\x12\x16\n\x04lane\x18\x01 \x01(\tB\x08\xda\xce\x18\x04\x10\x01\x18\x01\x12\x18\n\x07task_id\x18\x02 \x01(\tB\x07\xda\xce\x18\x03\x08\x80\x01\"\xa5\x01\n\x07\x43ommand\x12\x12\n\ncommand_id\x18\x01 \x01(\t\x12,\n\x05steer\x18\x02 \x01(\x0b\x32\x1b.lanewarden.v1.SteerRequestH\x00\x12\x38\n\x0b\x61\x63knowledge\x18\x03 \x01(\x0b\x32!.lanewarden.v1.AcknowledgeRequestH\x00\x12\x13\n\x0btraceparent\x18\x04 \x01(\tB\t\n\x07\x63ommand\"\xd6\x01\n\rCommandAnswer\x12\x1c\n\ncommand_id\x18\x01 \x01(\tB\x08\xda\xce\x18\x04\x10\x01 \x01\x12/\n\x07steered\x18\x02 \x01(\x0b\x32\x1c.lanewarden.v1.SteerResponseH\x00\x12:\n\x0c\x61\x63knowledged\x18\x03 \x01(\x0b\x32\".lanewarden.v1.AcknowledgeResponseH\x00\x12\x30\n\x07refused\x18\x04 \x01(\x0b\x32\x1d.lanewarden.v1.CommandRefusalH\x00\x42\x08\n\x06\x61nswer\"\xbc\x01\n\x0e\x43ommandRefusal\x12\x18\n\x06reason\x18\x01 \x01(\tB\x08\xda\xce\x18\x04\x08@\x10\x01\x12\x18\n\x07message\x18\x02 \x01(\tB\x07\xda\xce\x18\x03\x08\x80 \x12\x45\n\x08metadata\x18\x03 \x03(\x0b\x32+.lanewarden.v1.CommandRefusal.MetadataEntryB\x06\xda\xce\x18\x02(@\x1a/\n\rMetadataEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"\xdf\x01\n\x11KeepAliveResponse\x12&\n\x03ttl\x18\x01 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x31\n\x0erenew_interval\x18\x02 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\r\n\x05sweep\x18\x03 \x01(\x04\x12\x16\n\x0etaken_sequence\x18\x04 \x01(\x04\x12(\n\x08\x63ommands\x18\x05 \x03(\x0b\x32\x16.lanewarden.v1.Command\x12\x1e\n\x16supervisor_incarnation\x18\x06 \x01(\t\"\xbc\x01\n\x0f\x45scalateRequest\x12\x1c\n\nrequest_id\x18\x01 \x01(\tB\x08\xda\xce\x18\x04\x10\x01 \x01\x12\x1b\n\trunner_id\x18\x02 \x01(\tB\x08\xda\xce\x18\x04\x10\x01\x18\x01\x12\x1d\n\x0bincarnation\x18\x03 \x01(\tB\x08\xda\xce\x18\x04\x10\x01 \x01\x12\x18\n\x08sequence\x18\x04 \x01(\x04\x42\x06\xda\xce\x18\x02\x10\x01\x12\x35\n\nescalation\x18\x05 \x01(\x0b\x32\x19.lanewarden.v1.EscalationB\x06\xda\xce\x18\x02\x10\x01\"*\n\x10\x45scalateResponse\x12\x16\n\x0etaken_sequence\x18\x01 \x01(\x04\"\x9e\x01\n\rReportRequest\x12\x1c\n\nrequest_id\x18\x01 \x01(\tB\x08\xda\xce\x18\x04\x10\x01 \x01\x12\x1b\n\trunner_id\x18\x02 \x01(\tB\x08\xda\xce\x18\x04\x10\x01\x18\x01\x12\x1d\n\x0bincarnation\x18\x03 \x01(\tB\x08\xda\xce\x18\x04\x10\x01 \x01\x12\x33\n\x05items\x18\x04 \x03(\x0b\x32\x19.lanewarden.v1.ReportItemB\t\xda\xce\x18\x05\x10\x01(\x80\x02\"\x9a\x01\n\nReportItem\x12\x18\n\x08sequence\x18\x01 \x01(\x04\x42\x06\xda\xce\x18\x02\x10\x01\x12#\n\x04task\x18\x02 \x01(\x0b\x32\x13.lanewarden.v1.TaskH\x00\x12/\n\nescalation\x18\x03 \x01(\x0b\x32\x19.lanewarden.v1.EscalationH\x00\x12\x12\n\nfirst_told\x18\x04 \x01(\x08\x42\x08\n\x06\x63hange\"(\n\x0eReportResponse\x12\x16\n\x0etaken_sequence\x18\x01 \x01(\x04*\x95\x01\n\x10InventoryVerdict\x12!\n\x1dINVENTORY_VERDICT_UNSPECIFIED\x10\x00\x12\x1d\n\x19INVENTORY_VERDICT_UNKNOWN\x10\x01\x12\x1d\n\x19INVENTORY_VERDICT_DIFFERS\x10\x02\x12 \n\x1cINVENTORY_VERDICT_NOT_LISTED\x10\x03\x32\x94\x03\n\x11SupervisorService\x12K\n\x08Register\x12\x1e.lanewarden.v1.RegisterRequest\x1a\x1f.lanewarden.v1.RegisterResponse\x12N\n\tReconcile\x12\x1f.lanewarden.v1.ReconcileRequest\x1a .lanewarden.v1.ReconcileResponse\x12N\n\tKeepAlive\x12\x1f.lanewarden.v1.KeepAliveRequest\x1a .lanewarden.v1.KeepAliveResponse\x12K\n\x08\x45scalate\x12\x1e.lanewarden.v1.EscalateRequest\x1a\x1f.lanewarden.v1.EscalateResponse\x12\x45\n\x06Report\x12\x1c.lanewarden.v1.ReportRequest\x1a\x1d.lanewarden.v1.ReportResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -67,6 +67,8 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_RECONCILEREQUEST'].fields_by_name['through_task_id']._serialized_options = b'\332\316\030\003\010\200\001'
   _globals['_RECONCILEREQUEST'].fields_by_name['forgotten_task_ids']._loaded_options = None
   _globals['_RECONCILEREQUEST'].fields_by_name['forgotten_task_ids']._serialized_options = b'\332\316\030\006\010\200\001(\350\007'
+  _globals['_RECONCILEREQUEST'].fields_by_name['forgotten_escalation_ids']._loaded_options = None
+  _globals['_RECONCILEREQUEST'].fields_by_name['forgotten_escalation_ids']._serialized_options = b'\332\316\030\006\010\200\001(\350\007'
   _globals['_INVENTORYITEM'].fields_by_name['task_id']._loaded_options = None
   _globals['_INVENTORYITEM'].fields_by_name['task_id']._serialized_options = b'\332\316\030\005\010\200\001\020\001'
   _globals['_INVENTORYITEM'].fields_by_name['open_holds']._loaded_options = None
@@ -113,44 +115,44 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_REPORTREQUEST'].fields_by_name['items']._serialized_options = b'\332\316\030\005\020\001(\200\002'
   _globals['_REPORTITEM'].fields_by_name['sequence']._loaded_options = None
   _globals['_REPORTITEM'].fields_by_name['sequence']._serialized_options = b'\332\316\030\002\020\001'
-  _globals['_INVENTORYVERDICT']._serialized_start=3106
-  _globals['_INVENTORYVERDICT']._serialized_end=3255
+  _globals['_INVENTORYVERDICT']._serialized_start=3172
+  _globals['_INVENTORYVERDICT']._serialized_end=3321
   _globals['_REGISTERREQUEST']._serialized_start=249
   _globals['_REGISTERREQUEST']._serialized_end=508
   _globals['_REGISTERRESPONSE']._serialized_start=511
   _globals['_REGISTERRESPONSE']._serialized_end=756
   _globals['_RECONCILEREQUEST']._serialized_start=759
-  _globals['_RECONCILEREQUEST']._serialized_end=1025
-  _globals['_INVENTORYITEM']._serialized_start=1027
-  _globals['_INVENTORYITEM']._serialized_end=1116
-  _globals['_INVENTORYFINDING']._serialized_start=1118
-  _globals['_INVENTORYFINDING']._serialized_end=1203
-  _globals['_RECONCILERESPONSE']._serialized_start=1205
-  _globals['_RECONCILERESPONSE']._serialized_end=1300
-  _globals['_KEEPALIVEREQUEST']._serialized_start=1303
-  _globals['_KEEPALIVEREQUEST']._serialized_end=1640
-  _globals['_LANEOCCUPANT']._serialized_start=1642
-  _globals['_LANEOCCUPANT']._serialized_end=1706
-  _globals['_COMMAND']._serialized_start=1709
-  _globals['_COMMAND']._serialized_end=1874
-  _globals['_COMMANDANSWER']._serialized_start=1877
-  _globals['_COMMANDANSWER']._serialized_end=2091
-  _globals['_COMMANDREFUSAL']._serialized_start=2094
-  _globals['_COMMANDREFUSAL']._serialized_end=2282
-  _globals['_COMMANDREFUSAL_METADATAENTRY']._serialized_start=2235
-  _globals['_COMMANDREFUSAL_METADATAENTRY']._serialized_end=2282
-  _globals['_KEEPALIVERESPONSE']._serialized_start=2285
-  _globals['_KEEPALIVERESPONSE']._serialized_end=2508
-  _globals['_ESCALATEREQUEST']._serialized_start=2511
-  _globals['_ESCALATEREQUEST']._serialized_end=2699
-  _globals['_ESCALATERESPONSE']._serialized_start=2701
-  _globals['_ESCALATERESPONSE']._serialized_end=2743
-  _globals['_REPORTREQUEST']._serialized_start=2746
-  _globals['_REPORTREQUEST']._serialized_end=2904
-  _globals['_REPORTITEM']._serialized_start=2907
-  _globals['_REPORTITEM']._serialized_end=3061
-  _globals['_REPORTRESPONSE']._serialized_start=3063
-  _globals['_REPORTRESPONSE']._serialized_end=3103
-  _globals['_SUPERVISORSERVICE']._serialized_start=3258
-  _globals['_SUPERVISORSERVICE']._serialized_end=3662
+  _globals['_RECONCILEREQUEST']._serialized_end=1071
+  _globals['_INVENTORYITEM']._serialized_start=1073
+  _globals['_INVENTORYITEM']._serialized_end=1162
+  _globals['_INVENTORYFINDING']._serialized_start=1164
+  _globals['_INVENTORYFINDING']._serialized_end=1269
+  _globals['_RECONCILERESPONSE']._serialized_start=1271
+  _globals['_RECONCILERESPONSE']._serialized_end=1366
+  _globals['_KEEPALIVEREQUEST']._serialized_start=1369
+  _globals['_KEEPALIVEREQUEST']._serialized_end=1706
+  _globals['_LANEOCCUPANT']._serialized_start=1708
+  _globals['_LANEOCCUPANT']._serialized_end=1772
+  _globals['_COMMAND']._serialized_start=1775
+  _globals['_COMMAND']._serialized_end=1940
+  _globals['_COMMANDANSWER']._serialized_start=1943
+  _globals['_COMMANDANSWER']._serialized_end=2157
+  _globals['_COMMANDREFUSAL']._serialized_start=2160
+  _globals['_COMMANDREFUSAL']._serialized_end=2348
+  _globals['_COMMANDREFUSAL_METADATAENTRY']._serialized_start=2301
+  _globals['_COMMANDREFUSAL_METADATAENTRY']._serialized_end=2348
+  _globals['_KEEPALIVERESPONSE']._serialized_start=2351
+  _globals['_KEEPALIVERESPONSE']._serialized_end=2574
+  _globals['_ESCALATEREQUEST']._serialized_start=2577
+  _globals['_ESCALATEREQUEST']._serialized_end=2765
+  _globals['_ESCALATERESPONSE']._serialized_start=2767
+  _globals['_ESCALATERESPONSE']._serialized_end=2809
+  _globals['_REPORTREQUEST']._serialized_start=2812
+  _globals['_REPORTREQUEST']._serialized_end=2970
+  _globals['_REPORTITEM']._serialized_start=2973
+  _globals['_REPORTITEM']._serialized_end=3127
+  _globals['_REPORTRESPONSE']._serialized_start=3129
+  _globals['_REPORTRESPONSE']._serialized_end=3169
+  _globals['_SUPERVISORSERVICE']._serialized_start=3324
+  _globals['_SUPERVISORSERVICE']._serialized_end=3728
 # @@protoc_insertion_point(module_scope)

@@ -67,7 +67,7 @@ class RegisterResponse(_message.Message):
     def __init__(self, generation: _Optional[int] = ..., ttl: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., renew_interval: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., supervisor_id: _Optional[str] = ..., supervisor_incarnation: _Optional[str] = ..., taken_sequence: _Optional[int] = ..., supervision_generation_seen: _Optional[int] = ...) -> None: ...
 
 class ReconcileRequest(_message.Message):
-    __slots__ = ("runner_id", "incarnation", "generation", "items", "after_task_id", "through_task_id", "forgotten_task_ids")
+    __slots__ = ("runner_id", "incarnation", "generation", "items", "after_task_id", "through_task_id", "forgotten_task_ids", "forgotten_escalation_ids")
     RUNNER_ID_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
     GENERATION_FIELD_NUMBER: _ClassVar[int]
@@ -75,6 +75,7 @@ class ReconcileRequest(_message.Message):
     AFTER_TASK_ID_FIELD_NUMBER: _ClassVar[int]
     THROUGH_TASK_ID_FIELD_NUMBER: _ClassVar[int]
     FORGOTTEN_TASK_IDS_FIELD_NUMBER: _ClassVar[int]
+    FORGOTTEN_ESCALATION_IDS_FIELD_NUMBER: _ClassVar[int]
     runner_id: str
     incarnation: str
     generation: int
@@ -82,7 +83,8 @@ class ReconcileRequest(_message.Message):
     after_task_id: str
     through_task_id: str
     forgotten_task_ids: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, runner_id: _Optional[str] = ..., incarnation: _Optional[str] = ..., generation: _Optional[int] = ..., items: _Optional[_Iterable[_Union[InventoryItem, _Mapping]]] = ..., after_task_id: _Optional[str] = ..., through_task_id: _Optional[str] = ..., forgotten_task_ids: _Optional[_Iterable[str]] = ...) -> None: ...
+    forgotten_escalation_ids: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, runner_id: _Optional[str] = ..., incarnation: _Optional[str] = ..., generation: _Optional[int] = ..., items: _Optional[_Iterable[_Union[InventoryItem, _Mapping]]] = ..., after_task_id: _Optional[str] = ..., through_task_id: _Optional[str] = ..., forgotten_task_ids: _Optional[_Iterable[str]] = ..., forgotten_escalation_ids: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class InventoryItem(_message.Message):
     __slots__ = ("task_id", "version", "open_holds")
@@ -95,12 +97,14 @@ class InventoryItem(_message.Message):
     def __init__(self, task_id: _Optional[str] = ..., version: _Optional[int] = ..., open_holds: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class InventoryFinding(_message.Message):
-    __slots__ = ("task_id", "verdict")
+    __slots__ = ("task_id", "verdict", "open_holds")
     TASK_ID_FIELD_NUMBER: _ClassVar[int]
     VERDICT_FIELD_NUMBER: _ClassVar[int]
+    OPEN_HOLDS_FIELD_NUMBER: _ClassVar[int]
     task_id: str
     verdict: InventoryVerdict
-    def __init__(self, task_id: _Optional[str] = ..., verdict: _Optional[_Union[InventoryVerdict, str]] = ...) -> None: ...
+    open_holds: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, task_id: _Optional[str] = ..., verdict: _Optional[_Union[InventoryVerdict, str]] = ..., open_holds: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class ReconcileResponse(_message.Message):
     __slots__ = ("findings", "through_task_id")

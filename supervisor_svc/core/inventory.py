@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 
-class Finding(enum.Enum):
-    """What is found about one task; the names are those of ``lanewarden.v1.InventoryVerdict``."""
+class Verdict(enum.Enum):
+    """What is made of one task; the names are those of ``lanewarden.v1.InventoryVerdict``."""
 
     UNKNOWN = "UNKNOWN"
     DIFFERS = "DIFFERS"
@@ -25,21 +25,35 @@ class Item:
     unfinished: bool = True
 
 
-def compare(listed: Iterable[Item], known: Mapping[str, Item]) -> dict[str, Finding]:
-    """What is to be reported again, by task id, in the order of the ids; a task that is in step is not named.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """A task that is not here as the runner has it. ``open_holds`` are open here and not at the runner."""
+
+    task_id: str
+    verdict: Verdict
+    open_holds: frozenset[str] = field(default=frozenset())
+
+
+def compare(listed: Sequence[Item], known: Mapping[str, Item]) -> list[Finding]:
+    """What is to be reported again, in the order of the task ids; a task that is in step is not named.
 
     ``listed`` is every unfinished task that the runner has within a range of ids. ``known`` is, by id, every unfinished task
     of that runner within the range here, and whatever else is known of the listed ones.
     """
-    found = {}
-    for item in listed:
-        view = known.get(item.task_id)
-        if view is None or item.open_holds - view.open_holds:
-            found[item.task_id] = Finding.UNKNOWN
-        elif view != item:
-            found[item.task_id] = Finding.DIFFERS
+    found = [finding for item in listed if (finding := _compare(item, known.get(item.task_id)))]
     ids = {item.task_id for item in listed}
-    for task_id, view in known.items():
-        if task_id not in ids and view.unfinished:
-            found[task_id] = Finding.NOT_LISTED
-    return dict(sorted(found.items()))
+    found += [
+        Finding(task_id=view.task_id, verdict=Verdict.NOT_LISTED)
+        for view in known.values()
+        if view.unfinished and view.task_id not in ids
+    ]
+    return sorted(found, key=lambda finding: finding.task_id)
+
+
+def _compare(item: Item, view: Item | None) -> Finding | None:
+    if item == view:
+        return None
+    if view is None:
+        return Finding(task_id=item.task_id, verdict=Verdict.UNKNOWN)
+    verdict = Verdict.UNKNOWN if item.open_holds - view.open_holds else Verdict.DIFFERS
+    return Finding(task_id=item.task_id, verdict=verdict, open_holds=view.open_holds - item.open_holds)

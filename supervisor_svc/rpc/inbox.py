@@ -61,6 +61,7 @@ class InboxHandlers:
             found = views.escalations(
                 reader,
                 states=[*states, *(["NONE"] if request.notices else [])],
+                forgotten=bool(request.states),
                 task_id=request.task_id,
                 rows_max=rows_max + 1,
                 after=parse_token(request.page_token),

@@ -79,18 +79,24 @@ class SupervisorHandlers:
         """Compare what the runner has; reads only, save for what the runner has forgotten."""
         page = _page(request)
         reconcile.check_page(page)
-        if forgotten := list(request.forgotten_task_ids):
-            log.warning("a runner has lost tasks", extra={"runner": page.runner_id, "tasks": len(forgotten)})
+        tasks, escalations = request.forgotten_task_ids, request.forgotten_escalation_ids
+        if tasks or escalations:
+            counts = {"tasks": len(tasks), "escalations": len(escalations)}
+            log.warning("a runner has lost what it had", extra={"runner": page.runner_id, **counts})
             await self._supervisor.do(
-                lambda session: reconcile.forget(session, page, forgotten),
+                lambda session: reconcile.forget(session, page, tasks, escalations),
                 emitter=emitters.RECONCILE,
                 entity=Entity("runner", page.runner_id),
                 call=call,
             )
         found, through = self._supervisor.read(lambda reader: reconcile.look(reader, page))
         findings = [
-            pb.InventoryFinding(task_id=task_id, verdict=f"INVENTORY_VERDICT_{finding.value}")
-            for task_id, finding in found.items()
+            pb.InventoryFinding(
+                task_id=each.task_id,
+                verdict=f"INVENTORY_VERDICT_{each.verdict.value}",
+                open_holds=sorted(each.open_holds),
+            )
+            for each in found
         ]
         return pb.ReconcileResponse(findings=findings, through_task_id=through)
 

@@ -10,6 +10,7 @@ from supervisor_svc.core.inventory import Item
 from supervisor_svc.store.views import UNFINISHED
 
 _IDS_AT_A_TIME: Final = 500
+_OPEN: Final = "hold_state = 'OPEN' AND NOT forgotten"
 _RANGE: Final = "runner_id = ? AND task_id > ? AND (? = '' OR task_id <= ?)"
 
 
@@ -28,7 +29,7 @@ def known(
     for start in range(0, len(others), _IDS_AT_A_TIME):
         versions |= _finished(reader, runner_id, others[start : start + _IDS_AT_A_TIME])
     holds: dict[str, set[str]] = {}
-    sql = f"SELECT task_id, escalation_id FROM escalations WHERE hold_state = 'OPEN' AND {_RANGE}"  # noqa: S608
+    sql = f"SELECT task_id, escalation_id FROM escalations WHERE {_OPEN} AND {_RANGE}"  # noqa: S608
     for task_id, escalation_id in reader.query(sql, (runner_id, after, through, through)):
         holds.setdefault(str(task_id), set()).add(str(escalation_id))
     return {
@@ -49,17 +50,17 @@ def _finished(reader: Connection, runner_id: str, task_ids: Sequence[str]) -> di
     return {str(task_id): (int(version), False) for task_id, version in reader.query(sql, (runner_id, *task_ids))}
 
 
-def forget(uow: UnitOfWork, task_id: str, payload: bytes) -> None:
+def forget_task(uow: UnitOfWork, task_id: str, payload: bytes) -> None:
     """Note that the task's runner does not have it any more; a report of it undoes that."""
     uow.execute("UPDATE tasks SET forgotten = 1, payload = ? WHERE task_id = ?", (payload, task_id))
 
 
-def open_escalations(reader: Connection, task_id: str) -> list[tuple[str, bytes]]:
-    """Ids and payloads of a task's open holds."""
-    sql = "SELECT escalation_id, payload FROM escalations WHERE task_id = ? AND hold_state = 'OPEN' ORDER BY position"
-    return [(str(escalation_id), bytes(payload)) for escalation_id, payload in reader.query(sql, (task_id,))]
+def forget_escalation(uow: UnitOfWork, escalation_id: str, payload: bytes) -> None:
+    """The same of an escalation. Where its hold stands was its runner's word and stays."""
+    uow.execute("UPDATE escalations SET forgotten = 1, payload = ? WHERE escalation_id = ?", (payload, escalation_id))
 
 
-def mark_escalation(uow: UnitOfWork, escalation_id: str, payload: bytes) -> None:
-    """Store how an escalation is shown; where its hold stands is its runner's word and stays."""
-    uow.execute("UPDATE escalations SET payload = ? WHERE escalation_id = ?", (payload, escalation_id))
+def open_escalations(reader: Connection, task_id: str) -> list[str]:
+    """The open holds of a task, by escalation id."""
+    sql = f"SELECT escalation_id FROM escalations WHERE {_OPEN} AND task_id = ? ORDER BY position"  # noqa: S608
+    return [str(row[0]) for row in reader.query(sql, (task_id,))]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Final
 
@@ -78,11 +79,12 @@ def waiting(reader: Connection, runner_id: str, *, after: int, rows_max: int) ->
     return [_from_row(row) for row in reader.query(sql, (runner_id, after, rows_max))]
 
 
-def oldest_of_tasks(reader: Connection, runner_id: str, rows_max: int) -> list[Command]:
-    """Of what a runner has not had yet, each task's oldest; the oldest first."""
-    oldest = "SELECT min(position) FROM outbox WHERE state = 'STORED' AND runner_id = ? GROUP BY task_id"
-    sql = f"{_SELECT} WHERE position IN ({oldest} ORDER BY 1 LIMIT ?) ORDER BY position"
-    return [_from_row(row) for row in reader.query(sql, (runner_id, rows_max))]
+def oldest_of_tasks(reader: Connection, runner_id: str, *, without: Sequence[str], rows_max: int) -> list[Command]:
+    """Of what a runner has not had yet, each task's oldest; the oldest first. The ids in ``without`` are passed over."""
+    waiting = f"state = 'STORED' AND runner_id = ? AND command_id NOT IN ({', '.join('?' * len(without))})"
+    oldest = f"SELECT min(position) FROM outbox WHERE {waiting} GROUP BY task_id ORDER BY 1 LIMIT ?"  # noqa: S608
+    rows = reader.query(f"{_SELECT} WHERE position IN ({oldest}) ORDER BY position", (runner_id, *without, rows_max))
+    return [_from_row(row) for row in rows]
 
 
 def waiting_counts(reader: Connection) -> dict[str, int]:

@@ -184,11 +184,12 @@ def supervision_generations(db: Database) -> None:
 _INVENTORY = (
     "ALTER TABLE runners ADD COLUMN build TEXT NOT NULL DEFAULT ''",
     "ALTER TABLE tasks ADD COLUMN forgotten INTEGER NOT NULL DEFAULT 0 CHECK (forgotten IN (0, 1))",
+    "ALTER TABLE escalations ADD COLUMN forgotten INTEGER NOT NULL DEFAULT 0 CHECK (forgotten IN (0, 1))",
     """
 CREATE INDEX tasks_inventory ON tasks (runner_id, task_id)
     WHERE state NOT IN ('SUCCEEDED', 'FAILED', 'CANCELED', 'SETTLED') AND NOT forgotten
 """,
-    "CREATE INDEX escalations_inventory ON escalations (runner_id, task_id) WHERE hold_state = 'OPEN'",
+    "CREATE INDEX escalations_inventory ON escalations (runner_id, task_id) WHERE hold_state = 'OPEN' AND NOT forgotten",
 )
 
 

@@ -57,7 +57,7 @@ def put_escalation(
         "INSERT INTO escalations (escalation_id, position, runner_id, task_id, hold_state, payload, received_wall_ms)"
         " VALUES (?, (SELECT coalesce(max(position), 0) + 1 FROM escalations), ?, ?, ?, ?, ?)"
         " ON CONFLICT (escalation_id) DO UPDATE SET runner_id = excluded.runner_id, hold_state = excluded.hold_state,"
-        " payload = excluded.payload, received_wall_ms = excluded.received_wall_ms",
+        " payload = excluded.payload, received_wall_ms = excluded.received_wall_ms, forgotten = 0",
         (escalation_id, runner_id, task_id, hold_state, payload, wall_ms),
     )
 
@@ -110,13 +110,17 @@ def task(reader: Connection, task_id: str) -> View | None:
 
 
 def escalations(
-    reader: Connection, *, states: Sequence[str], task_id: str, rows_max: int, after: int | None
+    reader: Connection, *, states: Sequence[str], forgotten: bool, task_id: str, rows_max: int, after: int | None
 ) -> list[View]:
-    """Escalations in the given states, oldest first; of one task if it is named."""
+    """Escalations in the given states, oldest first; of one task if it is named. With ``forgotten`` also those that their
+    runner has lost, so that nobody waits for a ruling on them.
+    """
     where, values = [f"hold_state IN ({', '.join('?' * len(states))})"], list[object](states)
     if task_id:
         where.append("task_id = ?")
         values.append(task_id)
+    if not forgotten:
+        where.append("NOT forgotten")
     if after is not None:
         where.append("position > ?")
         values.append(after)
@@ -144,7 +148,10 @@ def tasks(
 
 def open_ids(reader: Connection, task_id: str) -> list[str]:
     """The escalations with an open hold, oldest first; of one task if it is named."""
-    sql = "SELECT escalation_id FROM escalations WHERE hold_state = 'OPEN' AND ? IN ('', task_id) ORDER BY position"
+    sql = (
+        "SELECT escalation_id FROM escalations WHERE hold_state = 'OPEN' AND NOT forgotten AND ? IN ('', task_id)"
+        " ORDER BY position"
+    )
     return [str(row[0]) for row in reader.query(sql, (task_id,))]
 
 

@@ -9,11 +9,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterable
+from functools import partial
 from typing import Final
 
 from lanewarden.errors import Reason, Refusal
 from lanewarden.v1 import lane_runner_service_pb2 as runner_pb
 from lanewarden.v1 import supervisor_service_pb2 as pb
+from supervisor_svc.core.delivery import Outcome, judge
 from supervisor_svc.store import outbox
 from supervisor_svc.supervisor import Supervisor
 from supervisor_svc.work import commands
@@ -46,9 +48,9 @@ class Carriage:
             return []
         found: list[pb.Command] = []
         size = 0
-        for stored in self._supervisor.read(lambda reader: outbox.oldest_of_tasks(reader, runner_id, COMMANDS_MAX)):
-            if (runner_id, stored.command_id) in self._answers:
-                continue
+        done = [key[1] for key, answer in self._answers.items() if key[0] == runner_id and _final(key[1], answer)]
+        look = partial(outbox.oldest_of_tasks, runner_id=runner_id, without=done, rows_max=COMMANDS_MAX)
+        for stored in self._supervisor.read(look):
             command = pb.Command(command_id=stored.command_id, traceparent=stored.traceparent)
             request = commands.request_of(stored)
             if isinstance(request, runner_pb.SteerRequest):
@@ -90,6 +92,11 @@ class Carriage:
             log.warning("a runner answered a command that it never had", extra={"runner": runner_id})
         elif stored.state == outbox.STORED:
             await self._courier.record(stored, answer)
+
+
+def _final(command_id: str, answer: RunnerResponse | Refusal) -> bool:
+    """Whether the command is through, so that the next one of its task may follow."""
+    return not isinstance(answer, Refusal) or judge(answer, command_id) in (Outcome.DELIVERED, Outcome.REFUSED)
 
 
 def _answer(each: pb.CommandAnswer) -> RunnerResponse | Refusal | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
@@ -58,7 +58,7 @@ def check_holder(reader: Connection, page: Page) -> None:
         raise lease_expired(page.runner_id, runner.generation)
 
 
-def look(reader: Connection, page: Page) -> tuple[dict[str, Finding], str]:
+def look(reader: Connection, page: Page) -> tuple[list[Finding], str]:
     """What of a page is not known as it is, and the last id that was compared, or ``""`` for all of it.
 
     Raises:
@@ -73,8 +73,8 @@ def look(reader: Connection, page: Page) -> tuple[dict[str, Finding], str]:
     return compare(items, known), "" if through == page.through else through
 
 
-def forget(session: Session, page: Page, task_ids: Sequence[str]) -> None:
-    """Note which tasks the runner does not have, though it had them: it has lost the store that they were in.
+def forget(session: Session, page: Page, task_ids: Iterable[str], escalation_ids: Iterable[str]) -> None:
+    """Note which tasks and escalations the runner does not have, though it had them: it has lost the store they were in.
 
     Raises:
         Refusal: LEASE_UNKNOWN; LEASE_EXPIRED.
@@ -85,13 +85,20 @@ def forget(session: Session, page: Page, task_ids: Sequence[str]) -> None:
         if view is None or view.runner_id != page.runner_id:
             continue
         task = task_pb2.Task.FromString(view.payload)
-        if task.runner_forgot:
-            continue
         task.runner_forgot = True
-        inventory.forget(session.uow, task_id, task.SerializeToString())
+        inventory.forget_task(session.uow, task_id, task.SerializeToString())
         session.touch(Topic("task", task_id))
-        for escalation_id, payload in inventory.open_escalations(session.uow, task_id):
-            escalation = escalation_pb2.Escalation.FromString(payload)
-            escalation.runner_forgot = True
-            inventory.mark_escalation(session.uow, escalation_id, escalation.SerializeToString())
-            session.touch(Topic("escalation", escalation_id))
+        for escalation_id in inventory.open_escalations(session.uow, task_id):
+            _forget_escalation(session, page.runner_id, escalation_id)
+    for escalation_id in escalation_ids:
+        _forget_escalation(session, page.runner_id, escalation_id)
+
+
+def _forget_escalation(session: Session, runner_id: str, escalation_id: str) -> None:
+    view = views.escalation(session.uow, escalation_id)
+    if view is None or view.runner_id != runner_id:
+        return
+    escalation = escalation_pb2.Escalation.FromString(view.payload)
+    escalation.runner_forgot = True
+    inventory.forget_escalation(session.uow, escalation_id, escalation.SerializeToString())
+    session.touch(Topic("escalation", escalation_id))

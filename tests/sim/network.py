@@ -35,12 +35,15 @@ class Faults:
     cut: set[frozenset[str]] = field(default_factory=set)
     mute: set[tuple[str, str]] = field(default_factory=set)
     """Who gets no answer from whom, though what is asked arrives."""
+    black_holes: set[tuple[str, str]] = field(default_factory=set)
+    """Calls from the first to the second come to nothing; those the other way, and their answers, pass."""
 
     def stop(self) -> None:
         """From here on nothing goes wrong: what must happen in the end, must happen now."""
         self.lose_request = self.lose_response = self.repeat = self.slow = 0.0
         self.cut.clear()
         self.mute.clear()
+        self.black_holes.clear()
 
 
 class Server:
@@ -72,7 +75,7 @@ class Network:
         return Stub(self, service, source=source, target=target, identity=identity, local=local)
 
     def reachable(self, source: str, target: str) -> bool:
-        return frozenset((source, target)) not in self.faults.cut
+        return frozenset((source, target)) not in self.faults.cut and (source, target) not in self.faults.black_holes
 
     def later(self, job: Coroutine[Any, Any, None]) -> None:
         """Carry something out that nobody waits for."""

@@ -135,9 +135,12 @@ class World:
                     faults.cut.add(frozenset(("runner", "supervisor")))
                 case 6 | 7:
                     faults.cut.clear()
+                    faults.black_holes.clear()
                 case 8:
                     self.supervisor.crash()
                     self.supervisor.forget()
+                case 9 | 10:
+                    faults.black_holes.add(("supervisor", "runner"))
 
     def _faults_off(self) -> None:
         self.log("faults off")
