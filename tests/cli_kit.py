@@ -77,6 +77,11 @@ class FakeOperator:
     delivery: Any = escalation_pb2.DELIVERY_STATE_PENDING
     blockers: list[task_pb2.Blocker] = field(default_factory=list)
     notifications: list[pb.Notification] = field(default_factory=list)
+    runners: list[pb.Runner] = field(
+        default_factory=lambda: [
+            pb.Runner(runner_id="r1", address="127.0.0.1:1", state=pb.RUNNER_STATE_LIVE, lanes=["lane-1", "lane-2"])
+        ]
+    )
     audit: list[audit_pb2.AuditEntry] = field(default_factory=lambda: [entry("Steer ruling APPROVE")])
     evidence: list[lane_runner_service_pb2.Evidence] = field(default_factory=list)
     ending: list[task_pb2.Task] = field(
@@ -192,7 +197,7 @@ class FakeOperator:
     async def ListRunners(self, request: Any, call: Call) -> Any:
         self._got("ListRunners", request)
         return pb.ListRunnersResponse(
-            runners=[pb.Runner(runner_id="r1", state=pb.RUNNER_STATE_LIVE, lanes=["lane-1", "lane-2"])]
+            runners=self.runners, supervisor=pb.SupervisorInfo(supervisor_id="s1", incarnation="5678", build="aaa")
         )
 
     async def ListAudit(self, request: Any, call: Call) -> Any:
@@ -236,6 +241,13 @@ class FakeRunner:
 
     audit: list[audit_pb2.AuditEntry] = field(default_factory=list)
     requests: list[Any] = field(default_factory=list)
+    supervision: lane_runner_service_pb2.Supervision = field(default_factory=lane_runner_service_pb2.Supervision)
+
+    async def GetSupervision(self, request: Any, call: Call) -> Any:
+        self.requests.append(request)
+        return lane_runner_service_pb2.GetSupervisionResponse(
+            runner_id="r1", incarnation="1234", build="aaa", supervision=self.supervision
+        )
 
     async def ListAudit(self, request: Any, call: Call) -> Any:
         self.requests.append(request)

@@ -17,10 +17,13 @@ class Verdict(enum.Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Item:
-    """A task on one of the two sides, with its open holds by escalation id."""
+    """A task on one of the two sides, with its open holds by escalation id.
+
+    ``version`` is None for a task of which only open holds are known.
+    """
 
     task_id: str
-    version: int
+    version: int | None
     open_holds: frozenset[str] = field(default=frozenset())
     unfinished: bool = True
 
@@ -37,15 +40,15 @@ class Finding:
 def compare(listed: Sequence[Item], known: Mapping[str, Item]) -> list[Finding]:
     """What is to be reported again, in the order of the task ids; a task that is in step is not named.
 
-    ``listed`` is every unfinished task that the runner has within a range of ids. ``known`` is, by id, every unfinished task
-    of that runner within the range here, and whatever else is known of the listed ones.
+    ``listed`` is every unfinished task that the runner has within a range of ids. ``known`` is, by id, every task of that
+    runner within the range that goes on here or has open holds, and whatever else is known of the listed ones.
     """
     found = [finding for item in listed if (finding := _compare(item, known.get(item.task_id)))]
     ids = {item.task_id for item in listed}
     found += [
-        Finding(task_id=view.task_id, verdict=Verdict.NOT_LISTED)
+        Finding(task_id=view.task_id, verdict=Verdict.NOT_LISTED, open_holds=view.open_holds)
         for view in known.values()
-        if view.unfinished and view.task_id not in ids
+        if view.task_id not in ids and (view.unfinished or view.open_holds)
     ]
     return sorted(found, key=lambda finding: finding.task_id)
 
@@ -55,5 +58,6 @@ def _compare(item: Item, view: Item | None) -> Finding | None:
         return None
     if view is None:
         return Finding(task_id=item.task_id, verdict=Verdict.UNKNOWN)
-    verdict = Verdict.UNKNOWN if item.open_holds - view.open_holds else Verdict.DIFFERS
+    lacks = view.version is None or item.open_holds - view.open_holds
+    verdict = Verdict.UNKNOWN if lacks else Verdict.DIFFERS
     return Finding(task_id=item.task_id, verdict=verdict, open_holds=view.open_holds - item.open_holds)

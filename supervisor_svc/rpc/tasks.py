@@ -58,15 +58,15 @@ class TaskHandlers:
     async def GetTask(self, request: pb.OperatorServiceGetTaskRequest, call: Call) -> pb.OperatorServiceGetTaskResponse:
         """One task from its runner; as last reported when the runner does not answer."""
         known = self._stored(request.task_id)
-        if known.runner_forgot:  # which it would say with TASK_UNKNOWN
-            return pb.OperatorServiceGetTaskResponse(task=self._shown(known))
+        shown = verdicts.shown(self._supervisor, known)
+        if shown.runner_forgot:  # which the runner would say with TASK_UNKNOWN
+            return pb.OperatorServiceGetTaskResponse(task=shown)
         asked = runner_pb.GetTaskRequest(task_id=request.task_id)
         try:
             answer = await self._forwarder.ask(known.runner_id, "GetTask", asked)
         except Refusal as refusal:
             if refusal.reason is not Reason.RUNNER_UNREACHABLE:
                 raise
-            shown = verdicts.shown(self._supervisor, known)
             verdicts.mark(self._supervisor, shown)
             return pb.OperatorServiceGetTaskResponse(task=shown)
         task = verdicts.answered(self._supervisor, known, answer.task)

@@ -17,12 +17,12 @@ _RANGE: Final = "runner_id = ? AND task_id > ? AND (? = '' OR task_id <= ?)"
 def known(
     reader: Connection, runner_id: str, *, after: str, through: str, listed: Sequence[str], rows_max: int
 ) -> tuple[dict[str, Item], str]:
-    """The runner's unfinished tasks within a range of ids, at most ``rows_max``, and the end of the range: ``through``, or
-    the last of the tasks where there are more. With them whatever is known of the ``listed`` tasks up to there.
+    """The runner's tasks within a range of ids that go on or have open holds, and the end of the range: ``through``, or the
+    last task where more than ``rows_max`` go on. With them whatever is known of the ``listed`` tasks up to there.
     """
     sql = f"SELECT task_id, version FROM tasks WHERE {UNFINISHED} AND {_RANGE} ORDER BY task_id LIMIT ?"  # noqa: S608
     rows = reader.query(sql, (runner_id, after, through, through, rows_max))
-    versions = {str(task_id): (int(version), True) for task_id, version in rows}
+    versions: dict[str, tuple[int | None, bool]] = {str(task_id): (version, True) for task_id, version in rows}
     if len(rows) == rows_max:
         through = str(rows[-1][0])
     others = [each for each in listed if each not in versions and (not through or each <= through)]
@@ -32,6 +32,7 @@ def known(
     sql = f"SELECT task_id, escalation_id FROM escalations WHERE {_OPEN} AND {_RANGE}"  # noqa: S608
     for task_id, escalation_id in reader.query(sql, (runner_id, after, through, through)):
         holds.setdefault(str(task_id), set()).add(str(escalation_id))
+        versions.setdefault(str(task_id), (None, False))
     return {
         task_id: Item(
             task_id=task_id,
@@ -43,11 +44,11 @@ def known(
     }, through
 
 
-def _finished(reader: Connection, runner_id: str, task_ids: Sequence[str]) -> dict[str, tuple[int, bool]]:
+def _finished(reader: Connection, runner_id: str, task_ids: Sequence[str]) -> dict[str, tuple[int | None, bool]]:
     """Versions of tasks that are known as ended. One that counts as forgotten is not known: its runner has it again."""
     marks = ", ".join("?" * len(task_ids))
     sql = f"SELECT task_id, version FROM tasks WHERE NOT forgotten AND runner_id = ? AND task_id IN ({marks})"  # noqa: S608
-    return {str(task_id): (int(version), False) for task_id, version in reader.query(sql, (runner_id, *task_ids))}
+    return {str(task_id): (version, False) for task_id, version in reader.query(sql, (runner_id, *task_ids))}
 
 
 def forget_task(uow: UnitOfWork, task_id: str, payload: bytes) -> None:

@@ -81,17 +81,21 @@ def forget(session: Session, page: Page, task_ids: Iterable[str], escalation_ids
     """
     check_holder(session.uow, page)
     for task_id in task_ids:
-        view = views.task(session.uow, task_id)
-        if view is None or view.runner_id != page.runner_id:
-            continue
-        task = task_pb2.Task.FromString(view.payload)
-        task.runner_forgot = True
-        inventory.forget_task(session.uow, task_id, task.SerializeToString())
-        session.touch(Topic("task", task_id))
+        _forget_task(session, page.runner_id, task_id)
         for escalation_id in inventory.open_escalations(session.uow, task_id):
             _forget_escalation(session, page.runner_id, escalation_id)
     for escalation_id in escalation_ids:
         _forget_escalation(session, page.runner_id, escalation_id)
+
+
+def _forget_task(session: Session, runner_id: str, task_id: str) -> None:
+    view = views.task(session.uow, task_id)
+    if view is None or view.runner_id != runner_id:
+        return
+    task = task_pb2.Task.FromString(view.payload)
+    task.runner_forgot = True
+    inventory.forget_task(session.uow, task_id, task.SerializeToString())
+    session.touch(Topic("task", task_id))
 
 
 def _forget_escalation(session: Session, runner_id: str, escalation_id: str) -> None:

@@ -28,7 +28,7 @@ def at(tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> Iterator[De
 
 
 LISTINGS = [
-    *("inbox", "tasks", "runners", "audit", "notifications", "writes", "emitters"),
+    *("inbox", "tasks", "runners", "leases", "audit", "notifications", "writes", "emitters"),
     *("show tabc1.1.1.1", "task tabc1", "check tabc1", "why tabc1", "evidence tabc1"),
 ]
 

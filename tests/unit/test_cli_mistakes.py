@@ -81,7 +81,19 @@ def test_without_services_every_command_says_how_to_start_them(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """Exit 3, whether nothing ever ran here or what ran has gone."""
-    commands = ["inbox", "tasks", "runners", "audit", "writes", "emitters", "status", "task x", "show x", "logs x"]
+    commands = [
+        "inbox",
+        "tasks",
+        "runners",
+        "leases",
+        "audit",
+        "writes",
+        "emitters",
+        "status",
+        "task x",
+        "show x",
+        "logs x",
+    ]
     for _ in ("nothing was ever here", "what was here has gone"):
         for words in commands:
             code = main(["--state-dir", str(tmp_path), *words.split()])
