@@ -110,10 +110,10 @@ def task(reader: Connection, task_id: str) -> View | None:
 
 
 def escalations(
-    reader: Connection, *, states: Sequence[str], forgotten: bool, task_id: str, rows_max: int, after: int | None
+    reader: Connection, *, states: Sequence[str], task_id: str, rows_max: int, after: int | None, forgotten: bool = True
 ) -> list[View]:
     """Escalations in the given states, oldest first; of one task if it is named. With ``forgotten`` also those that their
-    runner has lost, so that nobody waits for a ruling on them.
+    runner has lost, so that nobody waits for a ruling on them; the default.
     """
     where, values = [f"hold_state IN ({', '.join('?' * len(states))})"], list[object](states)
     if task_id:
