@@ -241,12 +241,7 @@ async def running(
             for service in parts.handlers:
                 server.set_serving(service.full_name, ready)
 
-        checks = (store_works(store), loop_keeps_up(parts.loop_lag))
-        watch = (parts.loop_lag.run(), watch_readiness(checks, serving, parts.runner.clock))
-        for each in (*(loop() for loop in parts.loops), *watch):
-            job = asyncio.ensure_future(each)
-            job.add_done_callback(lambda job: _note_end(job, failed))
-            stack.push_async_callback(_end, job)
+        _run_loops(stack, parts, serving, failed)
         if config.stop_workers_on_exit:
             stack.push_async_callback(parts.hooks.stop_all, STOP_PATIENCE_SECONDS)
             stack.push_async_callback(parts.launcher.stop_all, STOP_PATIENCE_SECONDS)
@@ -280,6 +275,16 @@ def _process_host(attempts_dir: Path, spawner: Spawner, on_exit: Callable[[ExitR
 async def _serve(stack: AsyncExitStack, server: Server, drain_seconds: float) -> None:
     await server.start()
     stack.push_async_callback(server.drain, drain_seconds)
+
+
+def _run_loops(stack: AsyncExitStack, parts: Parts, serving: Callable[[bool], None], failed: asyncio.Event) -> None:
+    """Run every loop, and what watches the process itself, until the stack is left."""
+    checks = (store_works(parts.runner.store), loop_keeps_up(parts.loop_lag))
+    watch = (parts.loop_lag.run(), watch_readiness(checks, serving, parts.runner.clock))
+    for each in (*(loop() for loop in parts.loops), *watch):
+        job = asyncio.ensure_future(each)
+        job.add_done_callback(lambda job: _note_end(job, failed))
+        stack.push_async_callback(_end, job)
 
 
 def _note_end(job: asyncio.Future[None], failed: asyncio.Event) -> None:
