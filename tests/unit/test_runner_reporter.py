@@ -13,6 +13,7 @@ import pytest
 
 from lane_runner_svc import emitters
 from lane_runner_svc.core.holds import Actor
+from lane_runner_svc.holder import Holder
 from lane_runner_svc.loop.reporter import BATCH_MAX, GATHER_MARKS_MIN, GATHER_SECONDS, Reporter
 from lane_runner_svc.runner import Runner
 from lane_runner_svc.store import meta
@@ -60,6 +61,9 @@ class FakeSupervisor:
     async def Register(self, request: Any, **options: Any) -> Any:
         return pb.RegisterResponse(generation=1, ttl=duration(10_000), renew_interval=duration(3_000))
 
+    async def KeepAlive(self, request: Any, **options: Any) -> Any:
+        return pb.KeepAliveResponse(ttl=duration(10_000), renew_interval=duration(3_000))
+
     async def Report(self, request: Any, **options: Any) -> Any:
         self.reports.put_nowait(len(request.items))
         return pb.ReportResponse(taken_sequence=request.items[-1].sequence)
@@ -74,7 +78,14 @@ class Bench:
         self.runner = Runner(runner_id="r1", lanes=("a",), store=store, clock=clock, random=Random(7), hub=Hub())
         supervisor: Any = self.supervisor
         self.reporter = Reporter(
-            self.runner, supervisor, address="127.0.0.1:1", version="", fresh_uuid=lambda: str(uuid.uuid4())
+            self.runner,
+            {"127.0.0.1:2": supervisor},
+            Holder(self.runner),
+            incarnation=str(uuid.uuid4()),
+            address="127.0.0.1:1",
+            version="",
+            build="",
+            fresh_uuid=lambda: str(uuid.uuid4()),
         )
 
     async def change(self, times: int) -> None:
