@@ -78,7 +78,7 @@ class Runner:
         request_id: str = request.request_id  # type: ignore[attr-defined]
         # A request_id belongs to whoever chose it: two workers that pick the same one are two.
         scope = call.identity.attempt or call.identity.role.value
-        digest = hashlib.sha256(f"{scope}\0".encode() + request.SerializeToString(deterministic=True)).digest()
+        digest = hashlib.sha256(f"{scope}\0".encode() + _content(request)).digest()
 
         def respond(session: Session) -> bytes:
             response = work(session).SerializeToString()
@@ -124,3 +124,15 @@ class Runner:
             self.stop_worker(ref)
         for ref in session.completed:
             self.let_finish(ref)
+
+
+def _content(request: ProtoMessage) -> bytes:
+    """What makes two requests the same. By what right an action is asked for is no part of it: a supervisor that has been
+    started again repeats, under its new generation, what it does not know to have been done.
+    """
+    if "supervision_generation" in request.DESCRIPTOR.fields_by_name:
+        asked = type(request)()
+        asked.CopyFrom(request)
+        asked.ClearField("supervision_generation")
+        request = asked
+    return request.SerializeToString(deterministic=True)

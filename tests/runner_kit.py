@@ -26,10 +26,11 @@ from lane_runner_svc.rpc.logs import LogReader
 from lane_runner_svc.rpc.supervision import SupervisionReader
 from lane_runner_svc.rpc.worker import WorkerHandlers
 from lane_runner_svc.runner import Runner
-from lane_runner_svc.store import holds, messages, tasks
+from lane_runner_svc.store import holds, messages, supervision, tasks
 from lane_runner_svc.store.messages import StoredMessage
 from lane_runner_svc.store.meta import ensure_store_id
 from lane_runner_svc.store.schema import MIGRATIONS
+from lane_runner_svc.store.supervision import Supervision
 from lane_runner_svc.work import attempts, hooks, limits, timers
 from lane_runner_svc.work.attempts import Launch
 from lane_runner_svc.work.hooks import HookRun
@@ -188,6 +189,38 @@ class RunnerKit:
         request = pb.RecordGateRequest(task_id=task_id, gate=gate, decision=f"GATE_DECISION_{decision}")
         return self.ask("RecordGate", request, role=role)
 
+    # What a supervisor does by itself.
+
+    def supervise(self, generation: int = 1, *, incarnation: str = "", live: bool = True) -> None:
+        """The supervisor of that incarnation supervises the runner (or, not ``live``, does no longer)."""
+        granted = Supervision(
+            generation=generation,
+            supervisor_id="s",
+            supervisor_incarnation=incarnation or f"i{generation}",
+            live=live,
+        )
+        finished(self.runner.do(lambda session: supervision.put(session.uow, granted), emitter=emitters.START))
+
+    def act(self, method: str, task_id: str, **more: Any) -> Any:
+        """An automatic action under the current generation and on the task's present life; returns the response."""
+        task = self.task(task_id)
+        known: dict[str, Any] = {
+            "task_id": task_id,
+            "epoch": task.epoch,
+            "supervision_generation": self.runner.read(supervision.load).generation,
+        }
+        if method == "RelaunchTask":
+            known |= {"attempt": task.attempt, "cause": "no progress", "relaunches_max": 2}
+        if method == "SettleTask":
+            known |= {"summary": "given up: no progress", "diagnosis": "the worker was killed by SIGSEGV"}
+        if method == "ClaimIncident":
+            known |= {"kind": "stale"}
+        return self.ask(method, getattr(pb, f"{method}Request")(**(known | more)), role=Role.SUPERVISOR)
+
+    def send(self, task_id: str, text: str = "more") -> str:
+        """Send an input; returns its id."""
+        return str(self.ask("SendInput", pb.SendInputRequest(task_id=task_id, text=text)).message.message_id)
+
     # What the launcher does.
 
     def claim(self, lane: str = "a") -> Launch | None:
@@ -300,7 +333,7 @@ class RunnerKit:
 
     def dump(self) -> dict[str, list[tuple[Any, ...]]]:
         """Every row of every table that a request can change, for "nothing changed"."""
-        names = ("tasks", "attempts", "holds", "messages", "gates", "outbox")
+        names = ("tasks", "attempts", "holds", "messages", "gates", "outbox", "incidents")
 
         def look(reader: Any) -> dict[str, list[tuple[Any, ...]]]:
             return {name: [tuple(row) for row in reader.query(f"SELECT * FROM {name} ORDER BY 1, 2")] for name in names}

@@ -24,18 +24,21 @@ def retry(task: Task) -> Task:
     return replace(_fresh(task), state=after(task.state, Event.RETRIED))
 
 
-def reopen(task: Task) -> Task:
-    """The next epoch: nothing of the last one counts any more but its record.
+def reopen(task: Task, *, rests: bool = False) -> Task:
+    """The next epoch: nothing of the last one counts any more but its record. ``rests``: a session that no input waits for.
 
     Raises:
         IllegalTransitionError: the task has not ended.
     """
-    reopened = replace(_fresh(task), state=after(task.state, Event.REOPENED), epoch=task.epoch + 1, attempt=0)
+    state = after(task.state, Event.REOPENED_IDLE if rests else Event.REOPENED)
+    reopened = replace(_fresh(task), state=state, epoch=task.epoch + 1, attempt=0)
     return replace(
         reopened,
         fruitless_ms=(),
         progress=None,
         progress_note="",
+        relaunches=0,
+        woken=False,
         exit_code=None,
         exit_signal=None,
         summary="",

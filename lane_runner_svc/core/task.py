@@ -21,6 +21,13 @@ class Author(enum.Enum):
     OPERATOR = "OPERATOR"
 
 
+class Kind(enum.Enum):
+    """How a task ends; the names are those of ``lanewarden.v1.TaskKind``."""
+
+    ONE_SHOT = "ONE_SHOT"
+    SESSION = "SESSION"
+
+
 class PauseCause(enum.Enum):
     """Why a task is not launched; causes are independent."""
 
@@ -108,6 +115,8 @@ class Task:
     hold_on_supervisor_loss: bool = False
     owner: str = ""
     owner_role: str = ""
+    kind: Kind = Kind.ONE_SHOT
+    parent_task_id: str = ""
     state: State = State.QUEUED
     epoch: int = 1
     attempt: int = 0
@@ -119,6 +128,12 @@ class Task:
     progress: int | None = None
     progress_note: str = ""
     cancel_cause: str | None = None
+    settle_summary: str | None = None
+    settle_diagnosis: str = ""
+    relaunch_cause: str | None = None
+    relaunches: int = 0
+    woken: bool = False
+    diagnosis: str = ""
     outcome: Outcome | None = None
     outcome_summary: str = ""
     exit_code: int | None = None
@@ -160,8 +175,14 @@ class Task:
 
     @property
     def stopping(self) -> bool:
-        """A cancel waits for the worker to be stopped."""
-        return self.cancel_cause is not None
+        """A cancel or a settle waits for the worker to be stopped; the first that was stored is the only one."""
+        return self.cancel_cause is not None or self.settle_summary is not None
+
+    @property
+    def stop_cause(self) -> str | None:
+        """Why the worker is to be stopped, if it is: a cancel, a settle or a relaunch has been stored."""
+        causes = (self.cancel_cause, self.settle_summary, self.relaunch_cause)
+        return next((cause for cause in causes if cause is not None), None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -178,6 +199,8 @@ class Effect(enum.Enum):
     STOP_WORKER = "run the stop ladder on the worker"
     CANCEL_HOLDS = "close every hold of the task with the cause"
     END_MESSAGES = "mark what no worker acknowledged as undelivered"
+    PARK_MESSAGES = "keep what no worker acknowledged for the next epoch"
+    TELL_PARENT = "put what the task came to into its parent's inbox"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -207,6 +230,19 @@ def ended(task: Task) -> Exception:
     return refuse(
         reason,
         f"task {task.task_id} is {task.state.name}: {task.summary}",
+        task_id=task.task_id,
+        state=task.state.name,
+    )
+
+
+def ending(task: Task) -> Exception:
+    """The refusal of what comes too late, because a cancel or a settle of the task has been stored."""
+    reason, what = (
+        (Reason.TASK_TERMINAL, "canceled") if task.cancel_cause is not None else (Reason.TASK_SETTLED, "settled")
+    )
+    return refuse(
+        reason,
+        f"task {task.task_id} is being {what}, and its worker stopped: {task.stop_cause}",
         task_id=task.task_id,
         state=task.state.name,
     )

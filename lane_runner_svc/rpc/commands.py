@@ -36,7 +36,7 @@ def actor_of(call: Call, request: ProtoMessage) -> Actor:
     Raises:
         Refusal: ROLE_NOT_ALLOWED when anyone but a supervisor names somebody else, or it names one who may not do this.
     """
-    if not request.HasField("on_behalf_of"):
+    if "on_behalf_of" not in request.DESCRIPTOR.fields_by_name or not request.HasField("on_behalf_of"):
         return Actor(identity=call.identity.name, role=call.identity.role.value)
     if call.identity.role is not Role.SUPERVISOR:
         raise refuse(

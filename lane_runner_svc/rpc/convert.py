@@ -10,14 +10,15 @@ from typing import Final
 
 from lane_runner_svc.core.completion import Blocker
 from lane_runner_svc.core.holds import Actor, Decision, Hold, HoldState, Ruling
+from lane_runner_svc.core.incidents import Incident
 from lane_runner_svc.core.task import HookState, Task
-from lane_runner_svc.store import holds, messages, tasks
+from lane_runner_svc.store import holds, incidents, messages, tasks
 from lane_runner_svc.store.messages import StoredMessage
 from lane_runner_svc.store.tasks import Reader
 from lane_runner_svc.work.hooks import idempotency_key
 from lanewarden.stamps import timestamp
 from lanewarden.store import Row
-from lanewarden.v1 import audit_pb2, escalation_pb2, lane_runner_service_pb2, message_pb2, task_pb2
+from lanewarden.v1 import audit_pb2, escalation_pb2, incident_pb2, lane_runner_service_pb2, message_pb2, task_pb2
 
 HOLD_STATES: Final[Mapping[HoldState, escalation_pb2.HoldState]] = {
     HoldState.NONE: escalation_pb2.HOLD_STATE_UNSPECIFIED,
@@ -34,7 +35,7 @@ def actor_message(actor: Actor | None) -> task_pb2.Actor | None:
 
 
 def task_message(reader: Reader, task: Task, runner_id: str) -> task_pb2.Task:
-    """A task with what is shown beside it: its open holds, its gates, its worker."""
+    """A task with what is shown beside it: its open holds, gates, worker, inputs, incidents."""
     attempt = tasks.load_attempt(reader, task.task_id, task.epoch, task.attempt) if task.worker_alive else None
     message = task_pb2.Task(
         task_id=task.task_id,
@@ -58,6 +59,12 @@ def task_message(reader: Reader, task: Task, runner_id: str) -> task_pb2.Task:
         version=task.version,
         owner=task_pb2.Actor(identity=task.owner, role=task.owner_role),
         on_success=_hook(task),
+        diagnosis=task.diagnosis,
+        relaunches=task.relaunches,
+        woken=task.woken,
+        incidents=[incident_message(each) for each in incidents.of_epoch(reader, task.task_id, task.epoch)],
+        oldest_input_at=timestamp(messages.waiting_inputs(reader, task.task_id).oldest_wall_ms),
+        children_open=tasks.count_open_children(reader, task.task_id),
     )
     if task.progress is not None:
         message.progress = task.progress
@@ -114,6 +121,26 @@ def audit_message(row: Row) -> audit_pb2.AuditEntry:
         request_id=row["request_id"],
         trace_id=row["trace_id"],
         outcome=row["outcome"],
+    )
+
+
+def incident_message(incident: Incident) -> incident_pb2.Incident:
+    """An incident and how far its filing has come."""
+    return incident_pb2.Incident(
+        key=incident.key,
+        task_id=incident.task_id,
+        epoch=incident.epoch,
+        kind=incident.kind,
+        state=f"INCIDENT_STATE_{incident.state.value}",
+        holder=incident.holder,
+        claim_generation=incident.claim_generation,
+        claimed_at=timestamp(incident.claimed_wall_ms),
+        external_id=incident.external_id,
+        url=incident.url,
+        tries=incident.tries,
+        failure=incident.failure,
+        follows=incident.follows,
+        also_task_ids=incident.also_task_ids,
     )
 
 

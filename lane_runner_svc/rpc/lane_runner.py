@@ -8,7 +8,7 @@ from typing import Final
 from lane_runner_svc.core.holds import HoldState
 from lane_runner_svc.core.timers import Approver
 from lane_runner_svc.rpc import convert
-from lane_runner_svc.rpc.commands import CommandHandlers
+from lane_runner_svc.rpc.actions import ActionHandlers
 from lane_runner_svc.rpc.logs import LogReader
 from lane_runner_svc.rpc.supervision import SupervisionReader
 from lane_runner_svc.runner import Runner
@@ -24,8 +24,9 @@ from lanewarden.v1 import task_pb2
 MESSAGES_SHOWN_MAX: Final = 100
 
 
-class LaneRunnerHandlers(CommandHandlers):
-    """The authority on lanes, tasks and holds: what it tells; what it does is in :mod:`.commands`."""
+class LaneRunnerHandlers(ActionHandlers):
+    """The authority on lanes, tasks and holds: what it tells; what it does is in :mod:`.commands`
+    and :mod:`.actions`."""
 
     def __init__(
         self,

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
+from lane_runner_svc.core.task import Kind
 from lane_runner_svc.core.timers import REMINDER_MS_DEFAULT, REMINDER_MS_MAX, Approver, Patience
 from lane_runner_svc.process.model import LOG_BYTES_MIN
 from lane_runner_svc.work.tasks import Submission
@@ -42,15 +43,13 @@ def check(
     none. Field rules have been checked before.
 
     Raises:
-        Refusal: REQUEST_INVALID with every violation, LANE_UNKNOWN, NOT_BUILT for a session.
+        Refusal: REQUEST_INVALID with every violation, LANE_UNKNOWN.
     """
-    if spec.kind == task_pb2.TASK_KIND_SESSION:
-        raise refuse(Reason.NOT_BUILT, "sessions are not built yet; submit a ONE_SHOT task", field="spec.kind")
     if spec.lane and spec.lane not in lanes:
         raise refuse(Reason.LANE_UNKNOWN, f"no lane {spec.lane!r} here; there are: {', '.join(lanes)}", lane=spec.lane)
     filled = task_pb2.TaskSpec()
     filled.CopyFrom(spec)
-    filled.kind = task_pb2.TASK_KIND_ONE_SHOT
+    filled.kind = spec.kind or task_pb2.TASK_KIND_ONE_SHOT
     filled.lane = spec.lane or default_lane
     filled.name = spec.name or _UNFIT.sub("-", Path(spec.argv[0]).name).strip("-._")[:63] or "task"
     filled.cwd = spec.cwd or str(Path.cwd())
@@ -90,6 +89,8 @@ def check(
         patience=_patience(filled, approvers.get(filled.lane, ())),
         on_success=tuple(filled.on_success),
         hold_on_supervisor_loss=filled.on_supervisor_loss == task_pb2.SUPERVISOR_LOSS_HOLD,
+        kind=Kind[task_pb2.TaskKind.Name(filled.kind).removeprefix("TASK_KIND_")],
+        parent_task_id=filled.parent_task_id,
     )
 
 

@@ -64,13 +64,14 @@ def insert(
     sent_by: Actor,
     wall_ms: int,
     escalation_id: str | None = None,
+    state: str = "PENDING",
 ) -> StoredMessage | None:
     """Put a message at the end of a task's inbox; None, and nothing is stored, where the id is another message's."""
     row = uow.one(
         "INSERT INTO messages (message_id, task_id, sequence, kind, escalation_id, body, state, sent_by, sent_role,"
         " sent_wall_ms) VALUES (?, ?, (SELECT coalesce(max(sequence), 0) + 1 FROM messages WHERE task_id = ?),"
-        " ?, ?, ?, 'PENDING', ?, ?, ?) ON CONFLICT (message_id) DO NOTHING RETURNING *",
-        (message_id, task_id, task_id, kind, escalation_id, body, sent_by.identity, sent_by.role, wall_ms),
+        " ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (message_id) DO NOTHING RETURNING *",
+        (message_id, task_id, task_id, kind, escalation_id, body, state, sent_by.identity, sent_by.role, wall_ms),
     )
     return None if row is None else _from_row(row)
 
@@ -98,6 +99,26 @@ def count_waiting(reader: Reader, task_id: str) -> int:
     return int(row[0])
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WaitingInputs:
+    """The inputs of a task that no worker has acknowledged. ``last`` is the sequence of the last, 0 without any."""
+
+    count: int
+    oldest_wall_ms: int | None
+    last: int
+
+
+def waiting_inputs(reader: Reader, task_id: str, *, through: int = SEQUENCE_MAX) -> WaitingInputs:
+    """Those whose sequence is at most ``through``."""
+    row = reader.one(
+        f"SELECT count(*), min(sent_wall_ms), max(sequence) FROM messages WHERE task_id = ? AND {WAITING}"  # noqa: S608
+        " AND kind = 'INPUT' AND sequence <= ?",
+        (task_id, through),
+    )
+    assert row is not None
+    return WaitingInputs(count=row[0], oldest_wall_ms=row[1], last=row[2] or 0)
+
+
 def of_task(reader: Reader, task_id: str) -> Iterator[StoredMessage]:
     """A task's messages, newest first, read a few at a time: each may be large."""
     sql = "SELECT * FROM messages WHERE task_id = ? AND sequence < ? ORDER BY sequence DESC LIMIT ?"
@@ -115,6 +136,14 @@ def set_state(uow: UnitOfWork, message_id: str, state: str) -> None:
 def end_waiting(uow: UnitOfWork, task_id: str, state: str) -> None:
     """Move every message that no worker has acknowledged."""
     uow.execute(f"UPDATE messages SET state = ? WHERE task_id = ? AND {WAITING}", (state, task_id))  # noqa: S608
+
+
+def park_waiting(uow: UnitOfWork, task_id: str) -> None:
+    """Keep every input and instruction that no worker has acknowledged; a ruling belongs to its hold, which has ended."""
+    uow.execute(
+        f"UPDATE messages SET state = iif(kind = 'RULING', 'UNDELIVERED', 'PARKED') WHERE task_id = ? AND {WAITING}",  # noqa: S608
+        (task_id,),
+    )
 
 
 def unpark(uow: UnitOfWork, task_id: str) -> None:

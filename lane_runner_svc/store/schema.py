@@ -219,6 +219,43 @@ ALTER TABLE tasks ADD COLUMN hold_on_supervisor_loss INTEGER NOT NULL DEFAULT 0;
 CREATE INDEX tasks_hold_on_supervisor_loss ON tasks (position) WHERE hold_on_supervisor_loss = 1
 """
 
+_ACTIONS = """
+ALTER TABLE tasks ADD COLUMN kind TEXT NOT NULL DEFAULT 'ONE_SHOT' CHECK (kind IN ('ONE_SHOT', 'SESSION'));
+ALTER TABLE tasks ADD COLUMN parent_task_id TEXT NOT NULL DEFAULT '';
+ALTER TABLE tasks ADD COLUMN settle_summary TEXT;
+ALTER TABLE tasks ADD COLUMN settle_diagnosis TEXT NOT NULL DEFAULT '';
+ALTER TABLE tasks ADD COLUMN relaunch_cause TEXT;
+ALTER TABLE tasks ADD COLUMN relaunches INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE tasks ADD COLUMN woken INTEGER NOT NULL DEFAULT 0 CHECK (woken IN (0, 1));
+ALTER TABLE tasks ADD COLUMN diagnosis TEXT NOT NULL DEFAULT '';
+ALTER TABLE attempts ADD COLUMN inputs_through INTEGER NOT NULL DEFAULT 0;
+CREATE INDEX tasks_children ON tasks (parent_task_id)
+    WHERE parent_task_id <> '' AND state NOT IN ('SUCCEEDED', 'FAILED', 'CANCELED', 'SETTLED');
+CREATE TABLE incidents (
+    position INTEGER PRIMARY KEY,
+    key TEXT NOT NULL UNIQUE,
+    task_id TEXT NOT NULL REFERENCES tasks (task_id),
+    epoch INTEGER NOT NULL,
+    kind TEXT NOT NULL,
+    state TEXT NOT NULL CHECK (state IN ('CLAIMED', 'FILED', 'FILING_FAILED', 'RESOLVED')),
+    holder TEXT NOT NULL,
+    claim_generation INTEGER NOT NULL CHECK (claim_generation > 0),
+    claimed_wall_ms INTEGER NOT NULL,
+    external_id TEXT NOT NULL,
+    url TEXT NOT NULL,
+    tries INTEGER NOT NULL,
+    failure TEXT NOT NULL,
+    follows TEXT NOT NULL,
+    also_task_ids TEXT NOT NULL,
+    CHECK (state <> 'FILED' OR external_id <> '')
+) STRICT;
+CREATE INDEX incidents_of_task ON incidents (task_id, epoch);
+CREATE UNIQUE INDEX incidents_open ON incidents (task_id, epoch) WHERE state <> 'RESOLVED';
+CREATE TRIGGER incident_claims_rise BEFORE UPDATE OF claim_generation ON incidents
+    WHEN new.claim_generation < old.claim_generation
+BEGIN SELECT RAISE(ABORT, 'the generation of a claim never goes down'); END
+"""
+
 
 @MIGRATIONS()
 def first_tables(db: Database) -> None:
@@ -248,6 +285,12 @@ def budgets_limits_evidence(db: Database) -> None:
 def leases(db: Database) -> None:
     """The highest lease generation that was told, and tasks that wait while nobody supervises."""
     _run(db, _LEASES)
+
+
+@MIGRATIONS()
+def actions_sessions_incidents(db: Database) -> None:
+    """What supervisors do by themselves, sessions, parents, claims on incidents."""
+    _run(db, _ACTIONS)
 
 
 def _run(db: Database, statements: str) -> None:

@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import Any, Final
 
 from lane_runner_svc.core.states import TERMINAL, State
-from lane_runner_svc.core.task import Author, HookState, Outcome, PauseCause, Task
+from lane_runner_svc.core.task import Author, HookState, Kind, Outcome, PauseCause, Task
 from lane_runner_svc.core.timers import Approver, Patience
 from lanewarden.errors import Reason, refuse
 from lanewarden.records import made
@@ -19,15 +19,8 @@ ROWS_AT_A_TIME: Final = 50
 POSITION_MAX: Final = 2**63 - 1
 _FIXED = frozenset(
     {
-        "task_id",
-        "name",
-        "lane",
-        "gates",
-        "spec",
-        "submitted_wall_ms",
-        "patience",
-        "on_success",
-        "hold_on_supervisor_loss",
+        *("task_id", "name", "lane", "gates", "spec", "submitted_wall_ms", "patience", "on_success"),
+        *("kind", "parent_task_id", "hold_on_supervisor_loss"),
     }
 )
 _COLUMNS = tuple(field.name for field in fields(Task))
@@ -44,7 +37,9 @@ Reader = Connection | UnitOfWork
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attempt:
-    """One launch of the worker for a task in an epoch. ``ended`` is None while it may be alive."""
+    """One launch of the worker for a task in an epoch. ``ended`` is None while it may be alive; ``inputs_through`` is the
+    last input that waited for the task when it was claimed, by its sequence.
+    """
 
     task_id: str
     epoch: int
@@ -60,6 +55,7 @@ class Attempt:
     ended_detail: str | None = None
     ended_wall_ms: int | None = None
     retry_ms: int | None = None
+    inputs_through: int = 0
 
 
 _ATTEMPT_COLUMNS = tuple(field.name for field in fields(Attempt))
@@ -77,6 +73,7 @@ def _from_row(row: Iterable[Any]) -> Task:
     values["gates"] = _names(values["gates"])
     values["patience"] = _patience(values["patience"])
     values["on_success"] = _names(values["on_success"])
+    values["kind"] = Kind(values["kind"])
     values["state"] = State[values["state"]]
     values["worker_alive"] = bool(values["worker_alive"])
     values["hold_on_supervisor_loss"] = bool(values["hold_on_supervisor_loss"])
@@ -84,6 +81,7 @@ def _from_row(row: Iterable[Any]) -> Task:
     values["fruitless_ms"] = tuple(json.loads(values["fruitless_ms"]))
     values["hook_state"] = HookState(values["hook_state"])
     values["hook_running"] = bool(values["hook_running"])
+    values["woken"] = bool(values["woken"])
     values["outcome"] = Outcome(values["outcome"]) if values["outcome"] else None
     values["summary_author"] = Author(values["summary_author"]) if values["summary_author"] else None
     return made(Task, values)
@@ -100,7 +98,7 @@ def _to_values(task: Task, names: Iterable[str]) -> list[object]:
             )
         if name == "pauses":
             return json.dumps(sorted(cause.value for cause in value))
-        if isinstance(value, State | Outcome | Author | HookState):
+        if isinstance(value, State | Outcome | Author | HookState | Kind):
             return value.value
         return value
 
@@ -216,6 +214,16 @@ def next_limit_ms(reader: Reader) -> int | None:
     """When the next limit of use ends, or None."""
     row = reader.one("SELECT min(limited_until_ms) FROM tasks WHERE limited_until_ms IS NOT NULL")
     return None if row is None else row[0]
+
+
+def count_open_children(reader: Reader, task_id: str) -> int:
+    """How many tasks whose parent this is have not ended."""
+    row = reader.one(
+        f"SELECT count(*) FROM tasks WHERE parent_task_id = ? AND parent_task_id <> '' AND {UNFINISHED}",  # noqa: S608
+        (task_id,),
+    )
+    assert row is not None
+    return int(row[0])
 
 
 def lane_counts(reader: Reader) -> dict[str, dict[str, int]]:

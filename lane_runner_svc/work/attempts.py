@@ -9,7 +9,7 @@ from lane_runner_svc.core.completion import Blocker, GateDecision, completion_bl
 from lane_runner_svc.core.happenings import Claimed, Exited, Launched, LaunchFailed
 from lane_runner_svc.core.holds import HoldState
 from lane_runner_svc.core.states import State
-from lane_runner_svc.core.task import Exit, ExitKind, Task
+from lane_runner_svc.core.task import Exit, ExitKind, Kind, Task
 from lane_runner_svc.store import holds, messages, tasks
 from lane_runner_svc.store.tasks import Attempt, Reader
 from lane_runner_svc.work.session import AttemptRef, Session
@@ -57,10 +57,10 @@ def claim(session: Session, lane: str) -> Claim:
 
 
 def _launch(session: Session, task: Task) -> Launch:
+    reason = start_reason(session.uow, task)
     claimed = session.happen(task, Claimed())
     ref = AttemptRef(task_id=task.task_id, epoch=claimed.epoch, attempt=claimed.attempt)
     token = session.random.randbytes(TOKEN_BYTES).hex()
-    reason = start_reason(session.uow, claimed)
     attempt = Attempt(
         task_id=ref.task_id,
         epoch=ref.epoch,
@@ -68,20 +68,25 @@ def _launch(session: Session, task: Task) -> Launch:
         token_hash=token_hash(token),
         reason=reason,
         claimed_wall_ms=session.now.wall_ms,
+        inputs_through=messages.waiting_inputs(session.uow, task.task_id).last,
     )
     tasks.insert_attempt(session.uow, attempt)
     return Launch(task=claimed, ref=ref, reason=reason, token=token)
 
 
 def start_reason(reader: Reader, task: Task) -> str:
-    """Why this attempt starts; the names are those of ``lanewarden.v1.StartReason``."""
+    """Why a queued task's next attempt starts; the names are those of ``lanewarden.v1.StartReason``."""
     if any(message.kind == "RULING" for message in messages.waiting(reader, task.task_id)):
         return "RULING"
-    return "FIRST" if task.attempt == 1 else "RETRY"
+    if task.relaunch_cause is not None:
+        return "RELAUNCH"
+    if task.kind is Kind.SESSION and messages.waiting_inputs(reader, task.task_id).count:
+        return "INPUT"
+    return "FIRST" if task.attempt == 0 else "RETRY"
 
 
 def launched(session: Session, ref: AttemptRef, *, pid: int, start_ticks: int, boot_id: str) -> Task:
-    """The worker is alive. A cancel that came meanwhile is carried out now."""
+    """The worker is alive. A cancel, settle or relaunch that came meanwhile is carried out now."""
     tasks.set_attempt(
         session.uow, ref.task_id, ref.epoch, ref.attempt, pid=pid, start_ticks=start_ticks, boot_id=boot_id
     )
@@ -89,8 +94,8 @@ def launched(session: Session, ref: AttemptRef, *, pid: int, start_ticks: int, b
     if _ended(session, ref):  # its end overtook the news of its launch; the task may be in its next attempt
         return task
     task = ensure_launched(session, task)
-    if task.stopping:
-        session.stop(task, cause=task.cancel_cause or "")
+    if task.stop_cause is not None:
+        session.stop(task, cause=task.stop_cause)
     return session.save(task, task)
 
 
@@ -121,6 +126,7 @@ def exited(session: Session, ref: AttemptRef, exit_: Exit, *, interrupted: bool)
         task = ensure_launched(session, task)
     messages.return_in_flight(session.uow, task.task_id)
     blocking = holds.blocking(session.uow, task.task_id)
+    unread, more = _inputs_left(session.uow, task, attempt)
     happening = Exited(
         exit=exit_,
         open_holds=sum(hold.open for hold in blocking),
@@ -129,10 +135,20 @@ def exited(session: Session, ref: AttemptRef, exit_: Exit, *, interrupted: bool)
         jitter=session.random.random(),
         interrupted=interrupted,
         retry_ms=attempt.retry_ms,
+        unread=unread,
+        more=more,
     )
     for hold in blocking:
         session.touch_hold(hold.escalation_id)
     return session.happen(task, happening)
+
+
+def _inputs_left(reader: Reader, task: Task, attempt: Attempt) -> tuple[int, bool]:
+    """How many inputs of its round a session's attempt has left, and whether any input waits for the next round."""
+    if task.kind is not Kind.SESSION:
+        return 0, False
+    unread = messages.waiting_inputs(reader, task.task_id, through=attempt.inputs_through).count
+    return unread, messages.waiting_inputs(reader, task.task_id).count > 0
 
 
 def _ended(session: Session, ref: AttemptRef) -> bool:

@@ -9,7 +9,7 @@ from lane_runner_svc.core.completion import GateDecision
 from lane_runner_svc.core.happenings import HoldOpened, HoldReleased
 from lane_runner_svc.core.holds import Actor, Hold, HoldState, Ruling, check_ruling, escalation_id, release, stamp
 from lane_runner_svc.core.states import State
-from lane_runner_svc.core.task import Task, ended
+from lane_runner_svc.core.task import Task, ended, ending
 from lane_runner_svc.store import holds, messages, tasks
 from lane_runner_svc.store.messages import StoredMessage
 from lane_runner_svc.work.attempts import current
@@ -35,7 +35,8 @@ def escalate(
     """Store what the worker asks or tells; with ``expects_reply`` its task is HELD from this commit on.
 
     Raises:
-        Refusal: ATTEMPT_STALE; LIMIT_REACHED beyond 100 open holds of one task; REQUEST_INVALID for repeated option keys.
+        Refusal: ATTEMPT_STALE; TASK_SETTLED while its worker is being stopped for a settle; LIMIT_REACHED beyond 100 open
+            holds of one task; REQUEST_INVALID for repeated option keys.
     """
     keys = [key for key, _ in options]
     if len(set(keys)) != len(keys):
@@ -43,6 +44,8 @@ def escalate(
     if options and not expects_reply:
         raise invalid(("options", "options need expects_reply: a notice has no answer"))
     task = current(session, ref)
+    if expects_reply and task.settle_summary is not None:
+        raise ending(task)
     if expects_reply and holds.count_blocking(session.uow, ref.task_id) >= HOLDS_PER_TASK_MAX:
         raise refuse(
             Reason.LIMIT_REACHED,
@@ -138,7 +141,7 @@ def send_input(session: Session, task_id: str, *, message_id: str, text: str, by
     if task.terminal:
         raise ended(task)
     message = _send(session, task, message_id, "INPUT", text, by)
-    session.touch_task(task_id)
+    session.input_came(task)
     return message
 
 
@@ -211,7 +214,7 @@ def acknowledge_message(session: Session, ref: AttemptRef, message_id: str) -> t
     Raises:
         Refusal: ATTEMPT_STALE, MESSAGE_UNKNOWN.
     """
-    current(session, ref)
+    task = current(session, ref)
     message = messages.load(session.uow, message_id)
     if message is None or message.task_id != ref.task_id:
         raise _unknown(ref, message_id)
@@ -223,7 +226,10 @@ def acknowledge_message(session: Session, ref: AttemptRef, message_id: str) -> t
         if hold.state is HoldState.RELEASED:  # one that a cancel closed meanwhile stays canceled
             hold = replace(hold, state=HoldState.ACKNOWLEDGED, closed_wall_ms=session.now.wall_ms)
         session.save_hold(hold)
-    session.touch_task(ref.task_id)
+    if message.kind == "INPUT":  # its oldest input is shown with the task
+        session.save(task, task)
+    else:
+        session.touch_task(ref.task_id)
     return replace(message, state="ACKNOWLEDGED"), True
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from lane_runner_svc.core import lives
 from lane_runner_svc.core.holds import Actor
 from lane_runner_svc.core.states import Event, IllegalTransitionError
-from lane_runner_svc.core.task import Task, ended, illegal
+from lane_runner_svc.core.task import Kind, Task, ended, illegal
 from lane_runner_svc.store import messages, tasks
 from lane_runner_svc.work.session import Session
 from lane_runner_svc.work.supervision import as_supervised
@@ -36,17 +36,20 @@ def reopen(session: Session, task_id: str) -> Task:
             task_id=task_id,
             event=Event.REOPENED.name,
         )
-    reopened = _relive(session, task_id, lives.reopen)
     messages.unpark(session.uow, task_id)
-    return reopened
+    rests = not messages.waiting_inputs(session.uow, task_id).count
+    return _relive(session, task_id, lambda task: lives.reopen(task, rests=rests and task.kind is Kind.SESSION))
 
 
 def _relive(session: Session, task_id: str, life: Callable[[Task], Task]) -> Task:
     task = tasks.load(session.uow, task_id)
     try:
-        return session.save(task, as_supervised(session, life(task)))
+        again = session.save(task, as_supervised(session, life(task)))
     except IllegalTransitionError as error:
         raise illegal(task, error) from None
+    if task.terminal:
+        session.family_changed(again)
+    return again
 
 
 def take_over(session: Session, task_id: str, by: Actor, *, cause: str) -> tuple[Task, Actor]:

@@ -8,9 +8,11 @@ from operator import attrgetter
 from random import Random
 from typing import Final
 
-from lane_runner_svc.core.happenings import Happening, transition
-from lane_runner_svc.core.holds import Hold, HoldState
-from lane_runner_svc.core.task import Effect, Now, Task
+from lane_runner_svc.core import family
+from lane_runner_svc.core.happenings import Happening, InputCame, transition
+from lane_runner_svc.core.holds import Actor, Hold, HoldState
+from lane_runner_svc.core.states import State
+from lane_runner_svc.core.task import Effect, Now, Step, Task
 from lane_runner_svc.store import audit, holds, messages, tasks
 from lane_runner_svc.store.audit import Deed
 from lanewarden.hub import Topic
@@ -59,7 +61,10 @@ class Session:
 
     def happen(self, task: Task, happening: Happening) -> Task:
         """Judge a happening, store the task as it is then, and carry out the effects that belong to the transaction."""
-        step = transition(task, happening, self.now)
+        return self.take(task, transition(task, happening, self.now))
+
+    def take(self, task: Task, step: Step) -> Task:
+        """Store the task as it is after a step, and carry out the effects that belong to the transaction."""
         moved = self.save(task, step.task)
         for effect in step.effects:
             self._carry_out(effect, moved)
@@ -121,7 +126,7 @@ class Session:
     def _carry_out(self, effect: Effect, task: Task) -> None:
         match effect:
             case Effect.STOP_WORKER:
-                self.stop(task, cause=task.cancel_cause or "")
+                self.stop(task, cause=task.stop_cause or "")
             case Effect.CANCEL_HOLDS:
                 for hold in holds.blocking(self.uow, task.task_id):
                     cause = task.cancel_cause or f"the task ended: {task.state.name}"
@@ -130,10 +135,51 @@ class Session:
                     )
                     self.save_hold(closed)
             case Effect.END_MESSAGES:
-                for message in messages.waiting(self.uow, task.task_id):  # rulings first: their senders are told
-                    if message.escalation_id is not None:
-                        self.touch_hold(message.escalation_id)
+                self._touch_undelivered_rulings(task)
                 messages.end_waiting(self.uow, task.task_id, "UNDELIVERED")
+            case Effect.PARK_MESSAGES:
+                self._touch_undelivered_rulings(task)
+                messages.park_waiting(self.uow, task.task_id)
+            case Effect.TELL_PARENT:
+                self._tell_parent(task)
+
+    def _touch_undelivered_rulings(self, task: Task) -> None:
+        for message in messages.waiting(self.uow, task.task_id):  # rulings first: their senders are told
+            if message.escalation_id is not None:
+                self.touch_hold(message.escalation_id)
+
+    def _tell_parent(self, child: Task) -> None:
+        """Put the end of a child into its parent's inbox, and a session that rests to work; no full inbox turns it away.
+        A settled parent keeps it for its next epoch, any other that has ended needs it no more.
+        """
+        parent = tasks.load(self.uow, child.parent_task_id)
+        if parent.terminal and parent.state is not State.SETTLED:
+            return
+        told = messages.insert(
+            self.uow,
+            message_id=family.report_id(child),
+            task_id=parent.task_id,
+            kind="INPUT",
+            body=family.report(child),
+            sent_by=Actor(identity=f"task {child.task_id}", role="runner"),
+            wall_ms=self.now.wall_ms,
+            state="PARKED" if parent.terminal else "PENDING",
+        )
+        assert told is not None, "each end of a child has a version, and so an id, of its own"
+        self.input_came(parent)
+
+    def family_changed(self, child: Task) -> None:
+        """A child was submitted, retried or reopened: its parent, if that has not ended, is shown with one more."""
+        if child.parent_task_id:
+            parent = tasks.load(self.uow, child.parent_task_id)
+            if not parent.terminal:
+                self.save(parent, parent)
+
+    def input_came(self, task: Task) -> Task:
+        """An input was stored for a task: a session that rests goes to work, and what is shown of any has changed."""
+        if task.terminal:
+            return task
+        return self.happen(task, InputCame()) if task.state is State.IDLE else self.save(task, task)
 
     def stop(self, task: Task, *, cause: str) -> None:
         """Store the intent to stop the worker, so that a crash does not forget it, and have it carried out."""

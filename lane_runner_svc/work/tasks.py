@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from lane_runner_svc.core.completion import GateDecision
 from lane_runner_svc.core.happenings import CancelAsked, CompleteAsked
 from lane_runner_svc.core.holds import Actor
-from lane_runner_svc.core.task import Outcome, PauseCause, Task, clipped, ended
+from lane_runner_svc.core.states import State
+from lane_runner_svc.core.task import Kind, Outcome, PauseCause, Task, clipped, ended, ending
 from lane_runner_svc.core.timers import Patience
 from lane_runner_svc.store import holds, tasks
 from lane_runner_svc.work import limits
@@ -36,10 +37,20 @@ class Submission:
     patience: Patience = Patience()
     on_success: tuple[str, ...] = ()
     hold_on_supervisor_loss: bool = False
+    kind: Kind = Kind.ONE_SHOT
+    parent_task_id: str = ""
 
 
 def submit(session: Session, submission: Submission, owner: Actor) -> Task:
-    """Store a task and queue it in its lane; ``owner`` answers for it."""
+    """Store a task and queue it in its lane, or have it rest until it has input; ``owner`` answers for it.
+
+    Raises:
+        Refusal: TASK_UNKNOWN, TASK_TERMINAL or TASK_SETTLED when the parent is not here or has ended.
+    """
+    if submission.parent_task_id:
+        parent = tasks.load(session.uow, submission.parent_task_id)
+        if parent.terminal or parent.stopping:
+            raise ended(parent) if parent.terminal else ending(parent)
     task = Task(
         # Letters that people can read to each other, none of which spell a word.
         task_id="t" + "".join(session.random.choices(_ID_ALPHABET, k=_ID_LENGTH)),
@@ -55,11 +66,15 @@ def submit(session: Session, submission: Submission, owner: Actor) -> Task:
         hold_on_supervisor_loss=submission.hold_on_supervisor_loss,
         owner=owner.identity,
         owner_role=owner.role,
+        kind=submission.kind,
+        parent_task_id=submission.parent_task_id,
+        state=State.IDLE if submission.kind is Kind.SESSION else State.QUEUED,
         submitted_wall_ms=session.now.wall_ms,
     )
     task = as_supervised(session, task)
     tasks.insert(session.uow, task)
     session.touch_task(task.task_id)
+    session.family_changed(task)
     return task
 
 
@@ -67,10 +82,10 @@ def cancel(session: Session, task_id: str, *, cause: str, by: Actor) -> Task:
     """End a task: at once if no worker is alive, else once its worker is stopped. A second cancel changes nothing.
 
     Raises:
-        Refusal: TASK_UNKNOWN; TASK_TERMINAL or TASK_SETTLED when it ended in another way.
+        Refusal: TASK_UNKNOWN; TASK_TERMINAL or TASK_SETTLED when it ended, or is being settled.
     """
     task = tasks.load(session.uow, task_id)
-    if task.stopping:
+    if task.cancel_cause is not None:
         return task
     return session.happen(task, CancelAsked(cause=cause, by=by))
 

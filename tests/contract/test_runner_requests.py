@@ -315,7 +315,7 @@ def test_a_spec_that_cannot_run_is_refused_at_the_door(kit: RunnerKit, spec: dic
 
 
 def test_a_submitted_task_has_every_default_filled_in(kit: RunnerKit) -> None:
-    """The lane with the fewest tasks, a name from the program, the default budgets; a session is not built."""
+    """The lane with the fewest tasks, a name from the program, the default budgets, ONE_SHOT."""
     kit.submit(lane="a")
     request = pb.SubmitTaskRequest(spec={"argv": ["/bin/true"], "cwd": str(kit.directory)})
     shown = kit.ask("SubmitTask", request).task
@@ -326,7 +326,6 @@ def test_a_submitted_task_has_every_default_filled_in(kit: RunnerKit) -> None:
         specs.LAUNCH_FAILURES_DEFAULT,
         specs.STOP_GRACE_MS_DEFAULT,
     )
-    refused(Reason.NOT_BUILT, lambda: kit.submit(kind="TASK_KIND_SESSION"))
 
 
 @pytest.mark.parametrize("page_size", [1, 2, 3, 7, 100])

@@ -181,13 +181,6 @@ CASES = {
     "log smaller than a log can be": task("log_bytes_max", log_bytes_max=1),
     "log larger than SQLite can count": task("log_bytes_max", log_bytes_max=2**63),
     "kind without a name": task("kind", kind=99),
-    "session": Case(
-        rpc="SubmitTask",
-        fields={"spec": {"argv": ["true"], "kind": "TASK_KIND_SESSION"}},
-        reason=Reason.NOT_BUILT,
-        code=Code.UNIMPLEMENTED,
-        facts={"field": "spec.kind"},
-    ),
     "lane unknown": Case(
         rpc="SubmitTask",
         fields={"spec": {"argv": ["true"], "lane": "nowhere"}},

@@ -16,6 +16,7 @@ from lane_runner_svc.core.happenings import (
     Happening,
     HoldOpened,
     HoldReleased,
+    InputCame,
     Launched,
     LaunchFailed,
     transition,
@@ -27,11 +28,15 @@ from lanewarden.errors import Reason, Refusal
 
 EXPECTED = """
 QUEUED    CLAIMED         STARTING
+QUEUED    RELAUNCHED      QUEUED
+QUEUED    SETTLED         SETTLED
 QUEUED    CANCELED        CANCELED
 STARTING  LAUNCHED        RUNNING
 STARTING  LAUNCH_FAILED   QUEUED
 STARTING  LAUNCHES_SPENT  FAILED
 STARTING  INTERRUPTED     QUEUED
+STARTING  RELAUNCHED      QUEUED
+STARTING  SETTLED         SETTLED
 STARTING  CANCELED        CANCELED
 RUNNING   HOLD_OPENED     HELD
 RUNNING   INTERRUPTED     QUEUED
@@ -39,18 +44,29 @@ RUNNING   EXITED_EARLY    QUEUED
 RUNNING   EXITED_LIMITED  QUEUED
 RUNNING   EXITED_DONE     SUCCEEDED
 RUNNING   EXITED_WRONG    FAILED
+RUNNING   ROUND_DONE      IDLE
+RUNNING   ROUND_FOLLOWS   QUEUED
+RUNNING   RELAUNCHED      QUEUED
+RUNNING   SETTLED         SETTLED
 RUNNING   CANCELED        CANCELED
 HELD      HOLD_OPENED     HELD
 HELD      RELEASED_ALIVE  RUNNING
 HELD      RELEASED_AWAY   QUEUED
 HELD      EXITED_HELD     HELD
 HELD      CANCELED        CANCELED
+IDLE      INPUT_CAME      QUEUED
+IDLE      WOKEN           QUEUED
+IDLE      SETTLED         SETTLED
 IDLE      CANCELED        CANCELED
 FAILED    RETRIED         QUEUED
 SUCCEEDED REOPENED        QUEUED
 FAILED    REOPENED        QUEUED
 CANCELED  REOPENED        QUEUED
 SETTLED   REOPENED        QUEUED
+SUCCEEDED REOPENED_IDLE   IDLE
+FAILED    REOPENED_IDLE   IDLE
+CANCELED  REOPENED_IDLE   IDLE
+SETTLED   REOPENED_IDLE   IDLE
 """
 LEGAL = {
     (State[state], Event[event]): State[target]
@@ -68,6 +84,7 @@ HAPPENINGS: dict[str, Happening] = {
     "hold opened": HoldOpened(),
     "last hold released": HoldReleased(open_holds=0),
     "exited": Exited(exit=Exit(kind=ExitKind.EXITED, code=0), open_holds=0, unacknowledged=(), blockers=(), jitter=0.5),
+    "input came": InputCame(),
     "cancel asked": CancelAsked(cause="", by=OPERATOR),
     "complete asked": CompleteAsked(outcome=Outcome.SUCCEEDED, summary="done", blockers=()),
 }
@@ -78,6 +95,7 @@ WELCOME = {
     "hold opened": {State.RUNNING, State.HELD},
     "last hold released": {State.HELD},
     "exited": {State.RUNNING},
+    "input came": {State.IDLE},
     "cancel asked": {State.QUEUED, State.STARTING, State.RUNNING, State.HELD, State.IDLE},
     # Complete moves no state; only that the task has not ended is judged here, the attempt is judged before.
     "complete asked": {State.QUEUED, State.STARTING, State.RUNNING, State.HELD, State.IDLE},
@@ -120,7 +138,8 @@ def test_terminal_states_are_left_by_a_person_only() -> None:
     """
     assert {state.name for state in TERMINAL} == {"SUCCEEDED", "FAILED", "CANCELED", "SETTLED"}
     ways_out = {pair for pair in TABLE if pair[0] in TERMINAL}
-    assert ways_out == {(State.FAILED, Event.RETRIED), *((state, Event.REOPENED) for state in TERMINAL)}
+    reopened = {(state, event) for state in TERMINAL for event in (Event.REOPENED, Event.REOPENED_IDLE)}
+    assert ways_out == {(State.FAILED, Event.RETRIED), *reopened}
 
 
 @pytest.mark.parametrize("state", State, ids=lambda state: state.name)
@@ -131,6 +150,8 @@ def test_reopen_is_for_what_has_ended_and_begins_anew(state: State) -> None:
         attempt=4,
         premature_exits=3,
         launch_failures=2,
+        relaunches=2,
+        woken=True,
         progress=9,
         progress_note="nearly",
         cancel_cause="not needed",
@@ -148,6 +169,7 @@ def test_reopen_is_for_what_has_ended_and_begins_anew(state: State) -> None:
             lives.reopen(spent)
         return
     assert lives.reopen(spent) == replace(task(State.QUEUED), epoch=2)
+    assert lives.reopen(spent, rests=True) == replace(task(State.IDLE), epoch=2)
 
 
 @pytest.mark.parametrize("state", State, ids=lambda state: state.name)
@@ -194,7 +216,7 @@ def test_the_chart_shows_every_transition_and_no_other() -> None:
     arrows = {line.strip() for line in lines[1:]}
     expected = {f"{state.name} --> {target.name}: {event.value}" for (state, event), target in LEGAL.items()}
     ends = {f"{state.name} --> [*]" for state in TERMINAL}
-    assert arrows == expected | ends | {"[*] --> QUEUED: submitted"}
+    assert arrows == expected | ends | {"[*] --> QUEUED: submitted", "[*] --> IDLE: submitted, a session"}
 
 
 @pytest.mark.parametrize("state", State, ids=lambda state: state.name)
