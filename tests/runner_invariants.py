@@ -71,6 +71,7 @@ class Watch:
         self._tasks: Rows = {}
         self._holds: Rows = {}
         self._messages: Rows = {}
+        self._incidents: Rows = {}
         self._moved: Counter[str] = Counter()
         self._relived: Counter[str] = Counter()
 
@@ -95,6 +96,9 @@ class Watch:
         self._holds_and_states_agree(tasks, holds, gates)
         _deadlines_park(tasks, holds)
         _limits_pause(tasks)
+        self._actions_are_finite(tasks)
+        self._claims_are_kept(_rows(reader, "incidents", "key"))
+        _inboxes_and_states_agree(tasks, messages)
         _rulings_name_their_holds(holds, messages)
         self._tasks, self._holds, self._messages = tasks, holds, messages
 
@@ -153,6 +157,36 @@ class Watch:
         assert self._relived == self.accepted.relives, "a task has left its end, and nobody retried or reopened it (I9)"
         self._moved = self.accepted.deadlines.copy()
 
+    def _actions_are_finite(self, tasks: Rows) -> None:
+        """I8: within an epoch a wake is spent once and a relaunch is never given back; an intent ends with its task."""
+        for task_id, task in tasks.items():
+            before = self._tasks.get(task_id)
+            if before is not None and before["epoch"] == task["epoch"]:
+                assert task["woken"] >= before["woken"], f"the wake of {task_id} was given back"
+                assert 0 <= task["relaunches"] - before["relaunches"] <= 1, f"{task_id} was relaunched more than once"
+                if before["settle_summary"] is not None:
+                    kept = task["settle_summary"] == before["settle_summary"]
+                    assert kept or task["state"] == "SETTLED", f"{task_id} was to be settled and is {task['state']}"
+            if task["state"] in TERMINAL:
+                assert task["settle_summary"] is None, f"{task_id} has ended and is still to be settled"
+                assert task["relaunch_cause"] is None, f"{task_id} has ended and is still to be relaunched"
+            assert task["state"] != "SETTLED" or task["summary_author"] == "SUPERVISOR"
+
+    def _claims_are_kept(self, incidents: Rows) -> None:
+        assert self._incidents.keys() <= incidents.keys(), "incidents are gone"
+        unresolved = [(row["task_id"], row["epoch"]) for row in incidents.values() if row["state"] != "RESOLVED"]
+        assert len(unresolved) == len(set(unresolved)), "an epoch has two incidents that are not resolved (I8)"
+        for key, before in self._incidents.items():
+            incident = incidents[key]
+            assert incident["claim_generation"] >= before["claim_generation"], f"the claim on {key} went back"
+            if incident["claim_generation"] == before["claim_generation"]:
+                assert incident["holder"] == before["holder"], f"{key} has changed hands under one generation"
+            if before["external_id"]:
+                kept = ("external_id", "holder", "claim_generation", "tries", "failure")
+                assert [incident[name] for name in kept] == [before[name] for name in kept], f"{key} was filed again"
+            assert before["state"] != "FILED" or incident["state"] in ("FILED", "RESOLVED"), f"{key} was unfiled"
+        self._incidents = incidents
+
     def _holds_and_states_agree(self, tasks: Rows, holds: Rows, gates: dict[tuple[str, int, str], str]) -> None:
         """I1: success and its command only with everything closed; HELD is exactly: a ruling is owed (or a cancel waits for
         the worker).
@@ -195,7 +229,11 @@ class Watch:
         assert acks == dict(accepted.acks), "the acks are not those that were accepted (I2)"
         rulings = {hold["ruling_id"]: key for key, hold in holds.items() if hold["ruling_id"]}
         assert rulings == accepted.rulings, "the rulings are not those that were accepted (I2)"
-        sent = {key: (row["task_id"], row["body"]) for key, row in messages.items() if row["kind"] != "RULING"}
+        sent = {
+            key: (row["task_id"], row["body"])
+            for key, row in messages.items()
+            if row["kind"] != "RULING" and row["sent_role"] != "runner"  # which is a child that tells its parent
+        }
         assert sent == accepted.messages, "the messages are not those that were accepted (I2)"
         taken = {key for key, row in messages.items() if row["state"] == "ACKNOWLEDGED"}
         assert taken == accepted.taken, "what workers have acknowledged is not what is stored"
@@ -257,13 +295,32 @@ def _ended_tasks_stay(before: dict[str, Any], task: dict[str, Any]) -> None:
     if task["state"] in TERMINAL:
         changed = {name for name in task if task[name] != before[name]}
         assert changed <= AFTER_END, f"{task_id} has ended and changed: {changed}"
-        assert not changed or before["state"] == "SUCCEEDED", f"{task_id} has ended and changed: {changed}"
+        # The version rises with what is only shown with a task: the claim on its incident.
+        assert changed <= {"version"} or before["state"] == "SUCCEEDED", f"{task_id} has ended and changed: {changed}"
         return
-    assert task["state"] == "QUEUED", f"{task_id} went from {before['state']} to {task['state']}"
+    left_to = {"QUEUED", "IDLE"} if task["kind"] == "SESSION" else {"QUEUED"}
+    assert task["state"] in left_to, f"{task_id} went from {before['state']} to {task['state']}"
     reopened = (task["epoch"], task["attempt"]) == (before["epoch"] + 1, 0)
     retried = before["state"] == "FAILED" and (task["epoch"], task["attempt"]) == (before["epoch"], before["attempt"])
     assert reopened or retried, f"{task_id} has left {before['state']} by no way that there is"
     assert not before["hook_running"], f"{task_id} was reopened under its running on_success command"
+
+
+def _inboxes_and_states_agree(tasks: Rows, messages: Rows) -> None:
+    """A session rests only without input; what has ended waits for nothing; only SETTLED keeps what it did not take."""
+    for message_id, message in messages.items():
+        task = tasks[message["task_id"]]
+        waits = message["state"] in ("PENDING", "IN_FLIGHT")
+        assert not waits or task["state"] not in TERMINAL, f"{task['task_id']} has ended, and {message_id} waits"
+        assert message["state"] != "PARKED" or task["state"] == "SETTLED", f"{message_id} is parked for {task['state']}"
+        assert not (waits and message["kind"] == "INPUT") or task["state"] != "IDLE", (
+            f"{task['task_id']} rests on input"
+        )
+    for task_id, task in tasks.items():
+        assert task["state"] != "IDLE" or task["kind"] == "SESSION", f"{task_id} is no session and rests"
+        assert task["state"] != "SUCCEEDED" or task["kind"] == "ONE_SHOT" or task["outcome"] == "SUCCEEDED", (
+            f"session {task_id} has SUCCEEDED without its worker's word"
+        )
 
 
 def _rulings_name_their_holds(holds: Rows, messages: Rows) -> None:

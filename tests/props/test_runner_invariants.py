@@ -33,6 +33,8 @@ BREAKER = Emitter("tests.breaker")
 UNFINISHED_MAX = 4
 MEMORY = Path("/dev/shm")
 """Where there is such a place, syncing costs nothing; no crash is simulated here, only a restart."""
+ENDED = (Reason.TASK_TERMINAL, Reason.TASK_SETTLED)
+DONE_TOO_SOON = (Reason.COMPLETION_BLOCKED, Reason.TASK_SETTLED)
 ENDS = {"done": exit_code(0), "wrong": exit_code(1), "killed": KILLED, "lost": LOST}
 
 # Weights by repetition. One rule rather than one for each act, because hypothesis leaves out some rules in each run, and a
@@ -40,6 +42,10 @@ ENDS = {"done": exit_code(0), "wrong": exit_code(1), "killed": KILLED, "lost": L
 OPERATOR = [
     *("submit", "ruling", "ruling", "ruling", "ack", "message", "gate", "pause", "resume", "resume", "cancel"),
     *("extend", "retry", "reopen", "take_over"),
+]
+SUPERVISOR = [
+    *("relaunch", "relaunch", "settle", "settle", "wake", "wake", "claim_incident", "record_incident"),
+    *("resolve_incident", "grant", "fenced"),
 ]
 LAUNCHER = [
     "time_passes",
@@ -71,6 +77,8 @@ class RunnerMachine(RuleBasedStateMachine):
         super().__init__()
         self.place = tempfile.TemporaryDirectory(dir=MEMORY if MEMORY.is_dir() else None)
         self.kit = make_runner(Path(self.place.name))
+        self.generation = 1
+        self.kit.supervise(1)
         self.watch = Watch()
         self.task_ids: list[str] = []
         self.paused: dict[str, set[str]] = defaultdict(set)
@@ -94,9 +102,9 @@ class RunnerMachine(RuleBasedStateMachine):
             assert causes == self.paused[task_id], f"{task_id} is paused by {causes}: one cause has touched another"
         assert self.kit.runner.store.unattributed_rows() == 0, "somebody writes without a name (I11)"
 
-    @rule(act=st.sampled_from([*OPERATOR, *LAUNCHER, *WORKER]), index=which, variant=which)
+    @rule(act=st.sampled_from([*OPERATOR, *SUPERVISOR, *LAUNCHER, *WORKER]), index=which, variant=which)
     def happen(self, act: str, index: int, variant: int) -> None:
-        if act in OPERATOR and not self.task_ids:
+        if act in (*OPERATOR, *SUPERVISOR) and not self.task_ids:
             act = "submit"
         if act in WORKER and not self.speakers():
             act = "claim" if variant % 2 else "dead_worker_speaks"
@@ -134,6 +142,12 @@ class RunnerMachine(RuleBasedStateMachine):
                 spec["approvers"] = [{"identity": "ann"}, {"identity": "bob", "after": {"seconds": 3_600}}]
             if variant % 3:
                 spec["on_success"] = ["true"]
+            if variant > 6:
+                spec["kind"] = "TASK_KIND_SESSION"
+            alive = [task_id for task_id in self.task_ids if not self.kit.task(task_id).terminal]
+            if alive and index % 3 == 0:
+                parent = self.kit.task(self.pick(alive, index))
+                spec["parent_task_id"] = "" if parent.stopping else parent.task_id
             task = self.kit.submit(lane=self.pick(LANES, index), premature_exits_max=1, **spec)
             self.task_ids.append(task.task_id)
 
@@ -176,10 +190,10 @@ class RunnerMachine(RuleBasedStateMachine):
         text = f"message {len(self.watch.accepted.messages)}"
         instruct = variant % 2 == 0
         if instruct:
-            answer = self.perhaps(lambda: self.kit.instruct(task_id, text), Reason.TASK_TERMINAL, Reason.WORKER_DEAD)
+            answer = self.perhaps(lambda: self.kit.instruct(task_id, text), *ENDED, Reason.WORKER_DEAD)
         else:
             request = pb.SendInputRequest(task_id=task_id, text=text)
-            answer = self.perhaps(lambda: self.kit.ask("SendInput", request), Reason.TASK_TERMINAL)
+            answer = self.perhaps(lambda: self.kit.ask("SendInput", request), *ENDED)
         if answer is not None:
             self.watch.accepted.messages[answer.message.message_id] = (task_id, text)
             self.note("instruction" if instruct else "input")
@@ -189,11 +203,11 @@ class RunnerMachine(RuleBasedStateMachine):
         request = pb.RecordGateRequest(
             task_id=self.pick(self.task_ids[::-1], index), gate="review", decision=f"GATE_DECISION_{decision}"
         )
-        self.perhaps(lambda: self.kit.ask("RecordGate", request), Reason.GATE_UNKNOWN, Reason.TASK_TERMINAL)
+        self.perhaps(lambda: self.kit.ask("RecordGate", request), Reason.GATE_UNKNOWN, *ENDED)
 
     def pause(self, index: int, variant: int) -> None:
         task_id = self.pick(self.task_ids[::-1], index)
-        if self.perhaps(lambda: self.kit.on_task("PauseTask", task_id), Reason.TASK_TERMINAL) is not None:
+        if self.perhaps(lambda: self.kit.on_task("PauseTask", task_id), *ENDED) is not None:
             self.paused[task_id].add("OPERATOR")
 
     def resume(self, index: int, variant: int) -> None:
@@ -203,23 +217,20 @@ class RunnerMachine(RuleBasedStateMachine):
                 self.kit.on_task("ResumeTask", task_id, cause="PAUSE_CAUSE_HOLD_DEADLINE")
             return
         act = lambda: self.kit.on_task("ResumeTask", task_id, cause=f"PAUSE_CAUSE_{cause}")  # noqa: E731
-        if self.perhaps(act, Reason.TASK_TERMINAL) is not None:
+        if self.perhaps(act, *ENDED) is not None:
             self.paused[task_id].discard(cause)
             self.note(f"resume {cause}")
 
     def take_over(self, index: int, variant: int) -> None:
         task_id = self.pick(self.task_ids[::-1], index)
-        if (
-            variant < 4
-            and self.perhaps(lambda: self.kit.on_task("TakeOver", task_id), Reason.TASK_TERMINAL) is not None
-        ):
+        if variant < 4 and self.perhaps(lambda: self.kit.on_task("TakeOver", task_id), *ENDED) is not None:
             self.paused[task_id].add("TAKEOVER")
             self.note("take over")
 
     def retry(self, index: int, variant: int) -> None:
         before = self.kit.task(self.pick(self.task_ids[::-1], index))
         act = lambda: self.kit.on_task("RetryTask", before.task_id)  # noqa: E731
-        if self.perhaps(act, Reason.TASK_TERMINAL) is None:
+        if self.perhaps(act, *ENDED) is None:
             return
         if before.state is State.FAILED:
             self.watch.accepted.relives[before.task_id] += 1
@@ -298,8 +309,84 @@ class RunnerMachine(RuleBasedStateMachine):
 
     def cancel(self, index: int, variant: int) -> None:
         task_id = self.pick(self.task_ids[::-1], index)
-        if variant < 4 and self.perhaps(lambda: self.kit.cancel(task_id), Reason.TASK_TERMINAL) is not None:
+        if variant < 4 and self.perhaps(lambda: self.kit.cancel(task_id), *ENDED) is not None:
             self.note("cancel")
+
+    # What supervisors do by themselves
+
+    def act(self, method: str, task_id: str, *reasons: Reason, **more: Any) -> Any:
+        """The answer to an automatic action, or None; asked again it is the same and changes nothing (P10)."""
+        asked = {"request_id": self.kit.fresh_id(), "epoch": self.kit.task(task_id).epoch, **more}
+        answer = self.perhaps(lambda: self.kit.act(method, task_id, **asked), *reasons)
+        if answer is not None:
+            self.note(method)
+            before = self.kit.dump()
+            assert self.kit.act(method, task_id, **asked) == answer, "a repeat got another answer"
+            assert self.kit.dump() == before, "a repeat has changed something"
+        return answer
+
+    def relaunch(self, index: int, variant: int) -> None:
+        before = self.kit.task(self.pick(self.task_ids[::-1], index))
+        refusals = (*ENDED, Reason.ILLEGAL_TRANSITION, Reason.LIMIT_REACHED, Reason.ATTEMPT_STALE)
+        attempt = max(before.attempt, 1)
+        if self.act("RelaunchTask", before.task_id, *refusals, attempt=attempt) is None:
+            return
+        after = self.kit.task(before.task_id)
+        assert after.relaunches == before.relaunches + 1 <= 2, "a relaunch was not counted, or was one too many (I8)"
+        assert not any(hold.task_id == before.task_id for hold in self.open_holds().values()), "a held task"
+        assert not self.paused[before.task_id], "a paused task was relaunched"
+        if before.worker_alive:
+            assert self.kit.stopped[-1].task_id == before.task_id, "its worker was not stopped"
+
+    def settle(self, index: int, variant: int) -> None:
+        before = self.kit.task(self.pick(self.task_ids[::-1], index))
+        if variant < 6 and self.act("SettleTask", before.task_id, *ENDED, Reason.ILLEGAL_TRANSITION) is not None:
+            after = self.kit.task(before.task_id)
+            if before.state is State.SETTLED or before.settle_summary is not None:
+                assert after == before, "a second settle has changed something (S04)"
+                self.note("settled again")
+            assert after.state is State.SETTLED or after.settle_summary is not None
+            assert not any(hold.task_id == before.task_id for hold in self.open_holds().values()), "a held task"
+
+    def wake(self, index: int, variant: int) -> None:
+        before = self.kit.task(self.pick(self.task_ids[::-1], index))
+        refusals = (*ENDED, Reason.ILLEGAL_TRANSITION, Reason.LIMIT_REACHED)
+        if self.act("WakeTask", before.task_id, *refusals) is not None:
+            assert (before.woken, self.kit.task(before.task_id).woken) == (False, True)
+
+    def claim_incident(self, index: int, variant: int) -> None:
+        task_id, kind = self.pick(self.task_ids[::-1], index), self.pick(["stale", "churning"], variant)
+        self.act("ClaimIncident", task_id, Reason.CLAIM_LOST, kind=kind)
+
+    def incidents(self) -> list[tuple[str, Any]]:
+        """Every incident of a present epoch, with its task."""
+        shown = {each: self.kit.ask("GetTask", pb.GetTaskRequest(task_id=each)).task for each in self.task_ids}
+        return [(task_id, incident) for task_id, task in shown.items() for incident in task.incidents]
+
+    def record_incident(self, index: int, variant: int) -> None:
+        if known := self.incidents():
+            task_id, incident = self.pick(known[::-1], index)
+            came = {"failure": "503"} if variant % 3 == 0 else {"external_id": f"x {incident.key}"}
+            generation = max(1, incident.claim_generation - (variant == 11))
+            named = {"key": incident.key, "claim_generation": generation, **came}
+            self.act("RecordIncident", task_id, Reason.CLAIM_LOST, **named)
+
+    def resolve_incident(self, index: int, variant: int) -> None:
+        if known := self.incidents():
+            task_id, incident = self.pick(known[::-1], index)
+            self.kit.on_task("ResolveIncident", task_id, key=incident.key)
+
+    def grant(self, index: int, variant: int) -> None:
+        self.generation += 1
+        self.kit.supervise(self.generation, incarnation=f"i{variant % 3}")
+
+    def fenced(self, index: int, variant: int) -> None:
+        """I6: who does not supervise any more has no effect, and is told so."""
+        method = self.pick(["WakeTask", "RelaunchTask", "SettleTask", "ClaimIncident"], variant)
+        task_id, old = self.pick(self.task_ids, index), self.generation - 1 or 99
+        more = {"attempt": 1} if method == "RelaunchTask" else {}
+        act = lambda: self.kit.act(method, task_id, supervision_generation=old, **more)  # noqa: E731
+        assert self.perhaps(act, Reason.SUPERVISION_FENCED) is None, "an old supervisor was heard"
 
     # What the launcher does
 
@@ -366,7 +453,11 @@ class RunnerMachine(RuleBasedStateMachine):
     def escalate(self, index: int, variant: int) -> None:
         ref, expects_reply = self.pick(self.speakers(), index), variant % 4 != 0
         question = f"question {len(self.watch.accepted.escalations)}"
-        escalation_id = self.kit.escalate(ref, question, expects_reply=expects_reply)
+        ask = lambda: self.kit.escalate(ref, question, expects_reply=expects_reply)  # noqa: E731
+        escalation_id = self.perhaps(ask, Reason.TASK_SETTLED)
+        if escalation_id is None:
+            assert self.kit.task(ref.task_id).settle_summary is not None
+            return
         assert escalation_id not in self.watch.accepted.escalations
         self.watch.accepted.escalations[escalation_id] = (ref.task_id, question)
         self.note("hold" if expects_reply else "notice")
@@ -383,7 +474,7 @@ class RunnerMachine(RuleBasedStateMachine):
 
     def complete(self, index: int, variant: int) -> None:
         ref = self.pick(self.speakers(), index)
-        said = self.perhaps(lambda: self.kit.complete(ref, failed=variant == 0), Reason.COMPLETION_BLOCKED)
+        said = self.perhaps(lambda: self.kit.complete(ref, failed=variant == 0), *DONE_TOO_SOON)
         if said is not None:
             self.note("complete")
 
@@ -420,7 +511,7 @@ def run(examples: int, *, derandomize: bool) -> Counter[str]:
 
 
 def test_the_invariants_hold_whatever_happens() -> None:
-    """I1 to I6, I9, I11 and I13 after every step; a failure is shrunk to the fewest steps that lead to it."""
+    """I1 to I6, I8, I9, I11 and I13 after every step; a failure is shrunk to the fewest steps that lead to it."""
     happened = run(60, derandomize=True)
     assert {"hold", "ruling", "taken", "exit, HELD", "exit, SUCCEEDED", "ATTEMPT_STALE"} <= set(happened)
 
@@ -442,6 +533,9 @@ FREQUENT = {
     *("extend", "timers fire", "deadline", "take over", "resume OPERATOR", "resume TAKEOVER"),
     *("retry, FAILED", "retry, HELD", "retry, QUEUED", "reopen, SUCCEEDED", "reopen, FAILED", "reopen, CANCELED"),
     *("hook starts", "hook ends, DONE", "hook ends, PENDING", "limit met", "limit ends"),
+    *("RelaunchTask", "SettleTask", "settled again", "WakeTask", "ClaimIncident", "RecordIncident"),
+    *("claim as RELAUNCH", "claim as INPUT", "exit, IDLE", "exit, SETTLED", "reopen, SETTLED"),
+    *("SUPERVISION_FENCED", "TASK_SETTLED", "LIMIT_REACHED", "CLAIM_LOST"),
 }
 OFTEN = 5
 
@@ -455,7 +549,9 @@ def test_everything_happens_and_the_invariants_hold() -> None:
         try:
             for _ in range(200):
                 machine.happen(
-                    random.choice([*OPERATOR, *LAUNCHER, *WORKER]), random.randrange(12), random.randrange(12)
+                    random.choice([*OPERATOR, *SUPERVISOR, *LAUNCHER, *WORKER]),
+                    random.randrange(12),
+                    random.randrange(12),
                 )
                 machine.the_invariants_hold()
         except Exception as error:
@@ -488,6 +584,9 @@ BROKEN = [
     "UPDATE tasks SET hook_state = 'PENDING', version = version + 1",
     "UPDATE tasks SET pauses = '[\"USAGE_LIMIT\"]', version = version + 1",
     "UPDATE tasks SET limited_until_ms = 1, version = version + 1",
+    "UPDATE tasks SET relaunches = 2, version = version + 1",
+    "UPDATE tasks SET state = 'IDLE', version = version + 1",
+    "UPDATE messages SET state = 'PARKED'",
 ]
 
 
