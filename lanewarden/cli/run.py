@@ -11,7 +11,7 @@ from uuid import uuid4
 
 import click
 
-from lanewarden.cli import durations
+from lanewarden.cli import durations, resolve
 from lanewarden.cli.background import ensure_up
 from lanewarden.cli.connect import operator
 from lanewarden.cli.exits import Exit
@@ -75,6 +75,8 @@ def _words(ctx: click.Context, param: click.Parameter, value: str | None) -> lis
 @click.option("--gate", "gates", multiple=True, metavar="GATE", help="A review it must pass; repeatable.")
 @click.option("--cwd", type=click.Path(path_type=Path), metavar="DIR", help="Working directory (default: this one).")
 @click.option("--env", "variables", multiple=True, callback=_variables, metavar="K=V", help="A variable; repeatable.")
+@click.option("--session", is_flag=True, help="Rest until it has input; run once for each batch. Implies --detach.")
+@click.option("--parent", default="", metavar="TASK", help="The task to tell, as its input, how this one ends.")
 @click.option("--detach", is_flag=True, help="Print the task's id and do not follow it.")
 @click.option(
     "--hold-deadline",
@@ -123,7 +125,7 @@ def _words(ctx: click.Context, param: click.Parameter, value: str | None) -> lis
 @click.option("--premature-exits", type=click.IntRange(0, 100), metavar="N", help="Of its worker, at most (default 3).")
 @click.argument("argv", nargs=-1, required=True, metavar="CMD...", type=click.UNPROCESSED)
 @click.pass_obj
-def run(state: StateDir, /, detach: bool, **wanted: Any) -> int:
+def run(state: StateDir, /, detach: bool, parent: str, **wanted: Any) -> int:
     """Run a command as a task and follow it.
 
     Starts the services in the background if they are not up. Output goes to stdout, what happens to stderr; Ctrl-C stops
@@ -132,10 +134,12 @@ def run(state: StateDir, /, detach: bool, **wanted: Any) -> int:
     spec = _spec(**wanted)
     ensure_up(state)
     with operator(state) as stub:
+        if parent:
+            spec.parent_task_id = resolve.task_id(stub, parent)
         request = pb.OperatorServiceSubmitTaskRequest(request_id=str(uuid4()), spec=spec)
         response: pb.OperatorServiceSubmitTaskResponse = stub.SubmitTask(request)
     task_id = response.task.task_id
-    if detach:
+    if detach or spec.kind == task_pb2.TASK_KIND_SESSION:
         click.echo(task_id)
         return Exit.DONE
     complain(f"lanewarden: task {task_id} in {response.task.spec.lane}")
@@ -165,11 +169,13 @@ def _spec(
     runner_loss_stop_after: timedelta | None,
     supervisor_loss: str | None,
     premature_exits: int | None,
+    session: bool,
     argv: tuple[str, ...],
 ) -> task_pb2.TaskSpec:
     return task_pb2.TaskSpec(
         name=name,
         lane=lane,
+        kind=task_pb2.TASK_KIND_SESSION if session else task_pb2.TASK_KIND_UNSPECIFIED,
         argv=argv,
         cwd=str((cwd or Path()).absolute()),
         env={"PATH": search_path(), **variables},

@@ -181,7 +181,9 @@ def _choose(session: Session, request: pb.OperatorServiceSubmitTaskRequest, call
             )
             for row in runners.everyone(session.uow)
         ]
-        return choose_runner(candidates, named=request.runner_id, lane=request.spec.lane).encode()
+        parent = request.spec.parent_task_id
+        named = request.runner_id or (commands.owner(session.uow, parent) if parent else "")  # families stay together
+        return choose_runner(candidates, named=named, lane=request.spec.lane).encode()
 
     return once(
         session.uow,

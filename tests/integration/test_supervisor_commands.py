@@ -116,6 +116,19 @@ async def test_submit_is_known_at_once_and_a_repeat_goes_to_the_same_runner(tmp_
         assert (await refused(w.operator.SubmitTask(changed))).reason is Reason.REQUEST_ID_REUSED
 
 
+async def test_a_child_goes_to_the_runner_of_its_parent(tmp_path: Path) -> None:
+    """Wherever there is more room: a parent is told by its own runner."""
+    async with world(tmp_path) as w:
+        parent = (await w.operator.SubmitTask(pb.OperatorServiceSubmitTaskRequest(request_id=fresh(), spec=SPEC))).task
+        await w.side.register(runner_id="r0", incarnation=fresh(), address=f"127.0.0.1:{free_port()}")
+        child = task_pb2.TaskSpec(argv=["x"], parent_task_id=parent.task_id)
+        await w.operator.SubmitTask(pb.OperatorServiceSubmitTaskRequest(request_id=fresh(), spec=child))
+        assert [request.spec.parent_task_id for request in w.runner.requests][-1] == parent.task_id
+        child.parent_task_id = "tnobody"
+        orphan = pb.OperatorServiceSubmitTaskRequest(request_id=fresh(), spec=child)
+        assert (await refused(w.operator.SubmitTask(orphan))).reason is Reason.TASK_UNKNOWN
+
+
 @pytest.mark.parametrize(
     ("fields", "reason"),
     [

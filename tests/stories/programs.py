@@ -65,6 +65,17 @@ class Worker:
                     raise
             await self._stage.pause()
 
+    async def stored_messages(self) -> list[message_pb2.Message]:
+        """Everything that waits now."""
+        while True:
+            try:
+                stream = self._stub().ReceiveMessages(pb.ReceiveMessagesRequest(stored_only=True))
+                return [news.message async for news in stream]
+            except Refusal as refusal:
+                if refusal.reason is not Reason.RUNNER_UNREACHABLE:
+                    raise
+            await asyncio.sleep(0.1)
+
     async def take(self, message: message_pb2.Message) -> bool:
         """Acknowledge a message; whether this call was the one that did it."""
         answer = await self.call("AcknowledgeMessage", pb.AcknowledgeMessageRequest(message_id=message.message_id))

@@ -188,6 +188,19 @@ def test_run_sends_how_long_its_questions_wait_and_who_owes_the_answers(at: Desk
     assert {each.name for each, _ in plain.ListFields()} == {"argv", "cwd", "env"}
 
 
+def test_run_of_a_session_prints_its_id_and_returns(at: Desk) -> None:
+    """Nothing to follow: it rests until somebody sends it input. A parent is found by what people type for a task."""
+    at.operator.tasks.append(task("tpar1", "coordinator"))
+    code, out, err = at.run("run", "--session", "--parent", "coordinator", "--", "prog")
+    assert (code, out, err) == (0, "t-new\n", "")
+    spec = at.got(pb.OperatorServiceSubmitTaskRequest).spec
+    assert (spec.kind, spec.parent_task_id) == (task_pb2.TASK_KIND_SESSION, "tpar1")
+    at.operator.tasks.append(task("tses1", state=task_pb2.TASK_STATE_IDLE))
+    assert "idle" in at.run("tasks")[1]
+    code, _, err = at.run("run", "--session", "--parent", "nobody", "--", "prog")
+    assert (code, err.split(":")[0]) == (Exit.REFUSED, "TASK_UNKNOWN")
+
+
 def ending(*hooks: tuple[str, str]) -> list[task_pb2.Task]:
     """A success whose on_success command goes through these states."""
     return [
