@@ -33,6 +33,7 @@ from lanewarden.v1 import (
 )
 from tests.hostile import Forge, Known
 from tests.integration.pair import LANE_RUNNER, OPERATOR, SUPERVISOR, Pair, eventually
+from tests.integration.supervising import generation, supervise
 
 pb = operator_service_pb2
 WORKER = worker_service_pb2.DESCRIPTOR.services_by_name["WorkerService"]
@@ -44,9 +45,17 @@ UNARY_SECONDS = 20.0
 STREAM_SECONDS = 0.1
 """How long a stream is listened to: one that is fine stays open."""
 LANES = 3
-ROUNDS = ({"Steer", "Register"}, {"CancelTask", "Complete"}, {"ReopenTask"})
+ROUNDS = (
+    {"Steer", "Register", "RecordIncident", "ResolveIncident"},
+    {"WakeTask", "RelaunchTask"},
+    {"SettleTask"},
+    {"PauseTask", "TakeOver"},
+    {"CancelTask", "Complete"},
+    {"ReopenTask"},
+)
 """Called after all others, in this order, because little can be asked of a hold that is ruled on, of a runner that has
-registered anew, or of a task that has ended, and only one that has ended is reopened."""
+registered anew, of a worker that was replaced, or of a task that is paused or has ended, and only one that has ended is
+reopened."""
 ASK = """exec {python} -m lanewarden worker escalate --option keep='leave it' --expects-reply 'May I?'"""
 TELL = """printf '%s' "$LANEWARDEN_TOKEN" > token.draft && mv token.draft token && exec sleep 600"""
 LEAK = re.compile(
@@ -144,6 +153,7 @@ class Ground:
     """A pair with a worker that only lives, a held task, a queued one, and an ended one."""
 
     def __init__(self, pair: Pair, directory: Path) -> None:
+        supervise(pair)
         self.pair = pair
         self.directory = directory
         tokens = pair.credentials.tokens
@@ -159,16 +169,18 @@ class Ground:
         escalation_id = pair.open_escalation(held).escalation_id
         # From here on every lane is taken, so that nothing that is submitted is run.
         worker = self._submit(TELL, lane="lane-1")
-        for number in range(2, LANES + 1):
-            pair.wait_for_state(self._submit("exec sleep 600", lane=f"lane-{number}"), "RUNNING")
-        queued = [self._submit("true", gates=["review"]) for _ in range(6)]
+        running = [self._submit("exec sleep 600", lane=f"lane-{number}") for number in range(2, LANES + 1)]
+        for task_id in running:
+            pair.wait_for_state(task_id, "RUNNING")
+        self._tasks = [ended, *(4 * [held]), *running]  # the held one has the incident
+        incident = self._claim(held)
         given = lane_runner_service_pb2.SendInputRequest(request_id=str(uuid.uuid4()), task_id=worker, text="more")
         message_id = pair.lane_runner.SendInput(given).message.message_id
         token = directory / "token"
         eventually(token.exists, "the worker's token")
         socket = f"unix:{pair.directory / 'runner' / 'worker.sock'}"
         known: Known = {
-            "task_id": [ended, held, *queued],
+            "task_id": self._tasks,
             "escalation_id": [escalation_id],
             "message_id": [message_id],
             "runner_id": ["runner"],
@@ -179,6 +191,12 @@ class Ground:
             "gates": ["review"],
             "option_key": ["keep"],
             "deadline": [Duration(seconds=3600)],
+            "supervision_generation": [generation(pair)],
+            "epoch": [1],
+            "attempt": [1],
+            "relaunches_max": [5],
+            "key": [incident],
+            "claim_generation": [1],
             "page_token": self._page_tokens(),
             "page_size": [0, 1, 10],
         }
@@ -189,6 +207,7 @@ class Ground:
             "task_id": ["t-1", "t-2"],
             "escalation_id": ["t-1.1.1.1", "t-2.1.1.1"],
             "incarnation": [self._register("stranger")],
+            "lane": ["lane-1", "lane-2"],
             "store_id": [str(uuid.uuid4())],
             "generation": [1, 2],
             "sequence": list(range(1, 50)),
@@ -202,6 +221,28 @@ class Ground:
             Door(WRITE_TRACE, runner, dict(tokens), known),
             Door(WORKER, socket, {Role.WORKER: token.read_text()}, known),
         ]
+
+    def renew(self) -> None:
+        """Queue tasks with input, so that in every round there are some of which everything may be asked."""
+        spec = {"argv": ["true"], "cwd": "/", "gates": ["review"]}
+        for _ in range(6):  # at the runner itself, for a stranger may have registered
+            submit = lane_runner_service_pb2.SubmitTaskRequest(request_id=str(uuid.uuid4()), spec=spec)
+            task_id = self.pair.lane_runner.SubmitTask(submit).task.task_id
+            told = lane_runner_service_pb2.SendInputRequest(request_id=str(uuid.uuid4()), task_id=task_id, text="more")
+            self.pair.lane_runner.SendInput(told)
+            self._tasks.append(task_id)
+
+    def _claim(self, task_id: str) -> str:
+        """Have an incident claimed; its key."""
+        request = lane_runner_service_pb2.ClaimIncidentRequest(
+            request_id=str(uuid.uuid4()),
+            task_id=task_id,
+            supervision_generation=generation(self.pair),
+            epoch=1,
+            kind="stale",
+        )
+        stub = self.pair.client(self.pair.runner_port, LANE_RUNNER, Role.SUPERVISOR, Reason.RUNNER_UNREACHABLE)
+        return str(stub.ClaimIncident(request).incident.key)
 
     def _register(self, runner_id: str) -> str:
         """Have a runner registered; its incarnation."""
@@ -273,6 +314,7 @@ async def assail(ground: Ground, seed: int, per_kind: int) -> None:
     attack = Attack(Random(seed), per_kind)
     late = set().union(*ROUNDS)
     for chosen in (lambda name: name not in late, *(names.__contains__ for names in ROUNDS)):
+        ground.renew()
         await asyncio.gather(*(attack.storm(door, chosen) for door in ground.doors))
     found = attack.verdict
     assert not found.faults, f"seed {seed}: {len(found.faults)} faults:\n" + "\n".join(found.faults[:20])

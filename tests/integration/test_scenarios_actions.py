@@ -3,28 +3,20 @@
 from __future__ import annotations
 
 import signal
-import sqlite3
 import sys
 from collections.abc import Iterator
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from lane_runner_svc import emitters
-from lane_runner_svc.store import supervision
-from lane_runner_svc.store.schema import MIGRATIONS
-from lane_runner_svc.store.supervision import Supervision
 from lanewarden.auth import Role
-from lanewarden.clock import SystemClock
 from lanewarden.errors import Reason
-from lanewarden.ledger import WriteLedger
-from lanewarden.store import Store
 from lanewarden.v1 import lane_runner_service_pb2 as pb
 from lanewarden.v1 import message_pb2
 from tests.integration.pair import DEADLINE_SECONDS, LANE_RUNNER, PASSING, Pair, eventually
 from tests.integration.puppet import Puppet, fresh, refused, state_of
+from tests.integration.supervising import generation, supervise
 from tests.integration.test_main_job_kills import alive
 
 CRASHING_RUNNER = Path(__file__).with_name("crashing_runner.py")
@@ -36,26 +28,14 @@ RELAUNCH: dict[str, Any] = {"attempt": 1, "cause": "no progress", "relaunches_ma
 def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
     """Both services; somebody supervises the runner."""
     with Pair(tmp_path_factory.mktemp("pair")) as running:
-        running.runner.stop()
-        database = running.directory / "runner" / "runner.sqlite3"
-        ledger = WriteLedger(SystemClock())
-        with closing(Store.open(database, migrations=MIGRATIONS, ledger=ledger, threaded=False)) as store:
-            known = store.read(supervision.load)
-            granted = Supervision(
-                generation=known.generation + 1, supervisor_id="s", supervisor_incarnation="i", live=True
-            )
-            if not known.live:
-                store.write_now(lambda uow: supervision.put(uow, granted), emitter=emitters.START)
-        running.runner.start()
+        supervise(running)
         yield running
 
 
 def ask(pair: Pair, rpc: str, **fields: Any) -> Any:
     """An automatic action under the generation that is current now."""
-    with closing(sqlite3.connect(f"file:{pair.directory}/runner/runner.sqlite3?mode=ro", uri=True)) as database:
-        ((generation,),) = database.execute("SELECT generation FROM supervision WHERE live").fetchall()
     stub = pair.client(pair.runner_port, LANE_RUNNER, Role.SUPERVISOR, Reason.RUNNER_UNREACHABLE)
-    request = getattr(pb, f"{rpc}Request")(supervision_generation=generation, epoch=1, **fields)
+    request = getattr(pb, f"{rpc}Request")(supervision_generation=generation(pair), epoch=1, **fields)
     return getattr(stub, rpc)(request)
 
 
