@@ -24,6 +24,7 @@ HOLD_DEADLINE_MS_MIN: Final = 60_000
 HOLD_DEADLINE_MS_MAX: Final = 366 * 24 * 3600 * 1000
 RUNNER_LOSS_MS_MIN: Final = 1_000
 RUNNER_LOSS_MS_MAX: Final = HOLD_DEADLINE_MS_MAX
+HEARTBEAT_MS_MAX: Final = 366 * 24 * 3600 * 1000
 LOG_BYTES_DEFAULT: Final = 64 << 20
 RESERVED_PREFIX: Final = "LANEWARDEN_"
 _UNFIT: Final = re.compile(r"[^A-Za-z0-9._-]+")
@@ -43,8 +44,14 @@ def check(
     none. Field rules have been checked before.
 
     Raises:
-        Refusal: REQUEST_INVALID with every violation, LANE_UNKNOWN.
+        Refusal: REQUEST_INVALID with every violation, LANE_UNKNOWN, NOT_BUILT for ``progress_from``.
     """
+    if spec.HasField("progress_from"):  # taken and not looked at, it would make every such task look stale
+        raise refuse(
+            Reason.NOT_BUILT,
+            "progress_from is not built yet; have the worker report progress, or leave it out",
+            field="spec.progress_from",
+        )
     if spec.lane and spec.lane not in lanes:
         raise refuse(Reason.LANE_UNKNOWN, f"no lane {spec.lane!r} here; there are: {', '.join(lanes)}", lane=spec.lane)
     filled = task_pb2.TaskSpec()
@@ -62,6 +69,7 @@ def check(
         *_place_problems(filled, {**environment, **spec.env}),
         *_patience_problems(filled),
         *_runner_loss_problems(spec),
+        *_heartbeat_problems(filled),
         *([] if 0 <= grace_ms <= STOP_GRACE_MS_MAX else [("spec.stop_grace", "must be from 0 to 10 minutes")]),
         *(
             []
@@ -127,6 +135,12 @@ def _runner_loss_problems(spec: task_pb2.TaskSpec) -> list[tuple[str, str]]:
     if not spec.HasField("runner_loss_stop_after") or RUNNER_LOSS_MS_MIN <= stop_after_ms <= RUNNER_LOSS_MS_MAX:
         return []
     return [("spec.runner_loss_stop_after", "must be from 1 second to 1 year")]
+
+
+def _heartbeat_problems(spec: task_pb2.TaskSpec) -> list[tuple[str, str]]:
+    if not spec.HasField("heartbeat") or 1_000 <= spec.heartbeat.ToMilliseconds() <= HEARTBEAT_MS_MAX:
+        return []
+    return [("spec.heartbeat", "must be from 1 second to 1 year")]
 
 
 def _environment_problems(spec: task_pb2.TaskSpec) -> list[tuple[str, str]]:

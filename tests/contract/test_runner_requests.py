@@ -300,6 +300,8 @@ def test_questions_that_cannot_be_answered_are_refused(kit: RunnerKit) -> None:
         ({"env": {"A=B": "x"}}, "spec.env"),
         ({"gates": ["review", "review"]}, "spec.gates"),
         ({"stop_grace": {"seconds": 601}}, "spec.stop_grace"),
+        ({"heartbeat": {"nanos": 1}}, "spec.heartbeat"),
+        ({"heartbeat": {"seconds": 400 * 86_400}}, "spec.heartbeat"),
         ({"stop_grace": {"seconds": -1}}, "spec.stop_grace"),
         ({"stop_grace": {"seconds": 315_576_000_000}}, "spec.stop_grace"),
         ({"runner_loss_stop_after": {"nanos": 999_999_999}}, "spec.runner_loss_stop_after"),
@@ -312,6 +314,12 @@ def test_a_spec_that_cannot_run_is_refused_at_the_door(kit: RunnerKit, spec: dic
     """REQUEST_INVALID names the field; nothing is queued that would fail five launches later."""
     refusal = changes_nothing(kit, Reason.REQUEST_INVALID, lambda: kit.submit(**spec))
     assert refusal.metadata["field"] == field
+
+
+def test_progress_that_nobody_would_derive_is_refused(kit: RunnerKit) -> None:
+    """NOT_BUILT: a task that promises a sensor which is not there would be called stale."""
+    refusal = changes_nothing(kit, Reason.NOT_BUILT, lambda: kit.submit(progress_from={"output_lines": True}))
+    assert refusal.metadata == {"field": "spec.progress_from"}
 
 
 def test_a_submitted_task_has_every_default_filled_in(kit: RunnerKit) -> None:
