@@ -12,7 +12,7 @@ from lane_runner_svc.store.supervision import Supervision
 from lanewarden.clock import SystemClock
 from lanewarden.ledger import WriteLedger
 from lanewarden.store import Store
-from tests.integration.pair import Pair
+from tests.integration.pair import Pair, eventually
 
 
 def supervise(pair: Pair) -> None:
@@ -28,8 +28,12 @@ def supervise(pair: Pair) -> None:
 
 
 def generation(pair: Pair) -> int:
-    """The generation that may act now."""
+    """The generation that may act now, as soon as there is one."""
     file = pair.directory / "runner" / "runner.sqlite3"
-    with closing(sqlite3.connect(f"file:{file}?mode=ro", uri=True)) as database:
-        ((current,),) = database.execute("SELECT generation FROM supervision WHERE live").fetchall()
-    return int(current)
+
+    def look() -> int:
+        with closing(sqlite3.connect(f"file:{file}?mode=ro", uri=True)) as database:
+            rows = database.execute("SELECT generation FROM supervision WHERE live").fetchall()
+        return int(rows[0][0]) if rows else 0
+
+    return eventually(look, "somebody supervises the runner")

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from lanewarden.auth import Role
-from lanewarden.errors import Reason
+from lanewarden.errors import Reason, Refusal
 from lanewarden.v1 import lane_runner_service_pb2 as pb
 from lanewarden.v1 import message_pb2
 from tests.integration.pair import DEADLINE_SECONDS, LANE_RUNNER, PASSING, Pair, eventually
@@ -33,10 +33,15 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
 
 
 def ask(pair: Pair, rpc: str, **fields: Any) -> Any:
-    """An automatic action under the generation that is current now."""
+    """An automatic action under the generation that is current now; a grant that comes between is followed."""
     stub = pair.client(pair.runner_port, LANE_RUNNER, Role.SUPERVISOR, Reason.RUNNER_UNREACHABLE)
-    request = getattr(pb, f"{rpc}Request")(supervision_generation=generation(pair), epoch=1, **fields)
-    return getattr(stub, rpc)(request)
+    while True:
+        quoted = generation(pair)
+        try:
+            return getattr(stub, rpc)(getattr(pb, f"{rpc}Request")(supervision_generation=quoted, epoch=1, **fields))
+        except Refusal as refusal:
+            if refusal.reason is not Reason.SUPERVISION_FENCED or generation(pair) == quoted:
+                raise
 
 
 def killed_at(pair: Pair, point: str, rpc: str, emitter: str, **fields: Any) -> None:

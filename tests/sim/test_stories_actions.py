@@ -16,7 +16,7 @@ from lane_runner_svc.core.states import State
 from lane_runner_svc.core.task import Author
 from lane_runner_svc.store import messages, supervision
 from lane_runner_svc.store.supervision import Supervision
-from lanewarden.errors import Reason
+from lanewarden.errors import Reason, Refusal
 from lanewarden.server import Role
 from lanewarden.store import SimulatedCrash
 from lanewarden.v1 import task_pb2
@@ -26,15 +26,19 @@ from tests.sim.workers import Worker, never_ends
 SETTLING = {"summary": "given up: no progress", "diagnosis": "the worker has said nothing for 15 minutes"}
 
 
-async def grant(stage: Stage) -> None:
-    """Another supervisor has registered the runner, and may act there by itself."""
+async def grant(stage: Stage, *, anew: bool = False) -> None:
+    """A supervisor may act at the runner by itself; ``anew``: another start of it than before."""
 
     def put(uow: Any) -> None:
-        generation = supervision.load(uow).generation + 1
+        known = supervision.load(uow)
         granted = Supervision(
-            generation=generation, supervisor_id="s", supervisor_incarnation=f"i{generation}", live=True
+            generation=known.generation + 1,
+            supervisor_id="s",
+            supervisor_incarnation=f"i{known.generation + 1}",
+            live=True,
         )
-        supervision.put(uow, granted)
+        if anew or not known.live:
+            supervision.put(uow, granted)
 
     while True:
         await stage.until(lambda: stage.runner.up, "the runner is up")
@@ -46,10 +50,16 @@ async def grant(stage: Stage) -> None:
 
 
 async def act(stage: Stage, rpc: str, task_id: str, **more: Any) -> Any:
-    """An automatic action under the present generation, asked until there is an answer, under one request id."""
-    generation = stage.read(supervision.load).generation
-    known = {"task_id": task_id, "epoch": stage.task(task_id).epoch, "supervision_generation": generation, **more}
-    return await stage.ask(rpc, by="supervisor", role=Role.SUPERVISOR, runner=True, **known)
+    """An automatic action under one request id, repeated under the present generation as long as it is fenced."""
+    known = {"task_id": task_id, "epoch": stage.task(task_id).epoch, "request_id": stage.fresh_id(), **more}
+    while True:
+        known["supervision_generation"] = stage.read(supervision.load).generation
+        try:
+            return await stage.ask(rpc, by="supervisor", role=Role.SUPERVISOR, runner=True, **known)
+        except Refusal as refusal:
+            if refusal.reason is not Reason.SUPERVISION_FENCED:
+                raise
+        await stage.sleep(0.5)
 
 
 async def settled(stage: Stage) -> AsyncIterator[str]:
@@ -100,7 +110,7 @@ async def relaunched(stage: Stage) -> AsyncIterator[str]:
     asked = {"request_id": stage.fresh_id(), "attempt": attempt, "cause": "no progress", "relaunches_max": 2}
     first = await act(stage, "RelaunchTask", task_id, **asked)
     yield "relaunched"
-    await grant(stage)
+    await grant(stage, anew=True)
     assert await act(stage, "RelaunchTask", task_id, **asked) == first
     task = await stage.state(task_id, State.SUCCEEDED)
     assert (task.relaunches, task.premature_exits) == (1, 0)
