@@ -21,8 +21,9 @@ from lanewarden.errors import Reason, Refusal
 from lanewarden.server import Role
 from lanewarden.store import SimulatedCrash
 from lanewarden.v1 import task_pb2
-from tests.sim.stories import Stage, Story, survives
-from tests.sim.workers import Worker, never_ends
+from tests.sim.sim_stage import SimStage as Stage
+from tests.sim.stories import Story, survives
+from tests.stories.programs import Worker, never_ends
 
 SETTLING = {"summary": "given up: no progress", "diagnosis": "the worker has said nothing for 15 minutes"}
 
