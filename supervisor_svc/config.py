@@ -9,7 +9,8 @@ from pathlib import Path
 from lanewarden.config import setting
 from supervisor_svc.core.leases import Timing
 from supervisor_svc.core.supervision import SupervisionConfig
-from supervisor_svc.sinks import specs
+from supervisor_svc.sinks import specs, trackers
+from supervisor_svc.sinks.incident_github import API
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,6 +63,16 @@ class SupervisorConfig:
         help="where people are told of escalations: stdout, jsonl:PATH, webhook:URL or command:PROGRAM ARGS"
         " (in the environment separated by commas)",
     )
+    incidents: str = setting(
+        "",
+        help="where incidents are filed: jsonl:PATH, webhook:URL or github:OWNER/NAME;"
+        " default jsonl:<state-dir>/incidents.jsonl",
+    )
+    incident_gather_seconds: float = setting(
+        60.0, help="how long an incident waits for others with the same cause", at_least=0, at_most=3600
+    )
+    github_token_file: Path | None = setting(None, help="file that holds the token for github:OWNER/NAME")
+    github_api: str = setting(API, help="where GitHub's API is, for an installation of one's own")
     drain_seconds: float = setting(5.0, help="how long calls in flight may take when stopping", at_least=0, at_most=600)
     log_style: str = setting("json", help="form of the log lines on stderr", choices=("json", "text"))
     otlp_endpoint: str = setting(
@@ -98,5 +109,6 @@ class SupervisorConfig:
         yield from self.timing.conflicts()
         yield from self.supervision.conflicts(self.timing)
         yield from specs.problems(self.notify)
+        yield from trackers.problems(self.incidents, token_file=self.github_token_file, api=self.github_api)
         if not self.supervisor_id or not all(c.isascii() and (c.isalnum() or c in "._-") for c in self.supervisor_id):
             yield f"supervisor_id: {self.supervisor_id!r} is not a name of letters, digits, dots, dashes and underscores"

@@ -12,8 +12,8 @@ from typing import Final
 from supervisor_svc.sinks import Sink
 from supervisor_svc.sinks.command import CommandSink
 from supervisor_svc.sinks.files import JsonLinesSink, StdoutSink
+from supervisor_svc.sinks.http import problem as url_problem
 from supervisor_svc.sinks.webhook import WebhookSink
-from supervisor_svc.sinks.webhook import problem as url_problem
 
 SINKS_MAX: Final = 16
 

@@ -198,3 +198,41 @@ def inventory(db: Database) -> None:
     """What a runner's inventory is compared with, what its runner forgot, and what code a runner runs."""
     for statement in _INVENTORY:
         db.execute(statement)
+
+
+_FILINGS = (
+    """
+CREATE TABLE filings (
+    position INTEGER PRIMARY KEY,
+    key TEXT NOT NULL UNIQUE,
+    task_id TEXT NOT NULL,
+    runner_id TEXT NOT NULL REFERENCES runners (runner_id),
+    epoch INTEGER NOT NULL,
+    kind TEXT NOT NULL,
+    cause TEXT NOT NULL,
+    claim_generation INTEGER NOT NULL CHECK (claim_generation > 0),
+    summary TEXT NOT NULL,
+    diagnosis TEXT NOT NULL,
+    claimed_wall_ms INTEGER NOT NULL,
+    due_ms INTEGER NOT NULL,
+    leader_key TEXT NOT NULL,
+    stage TEXT NOT NULL CHECK (stage IN ('OPEN', 'FILED', 'RECORDED', 'LOST')),
+    unsure_since_ms INTEGER,
+    tries INTEGER NOT NULL CHECK (tries >= 0),
+    external_id TEXT NOT NULL,
+    url TEXT NOT NULL,
+    failure TEXT NOT NULL,
+    CHECK (stage NOT IN ('FILED', 'RECORDED') OR external_id <> '')
+) STRICT
+""",
+    "CREATE INDEX filings_due ON filings (due_ms) WHERE stage IN ('OPEN', 'FILED')",
+    "CREATE INDEX filings_by_cause ON filings (cause, position) WHERE stage = 'OPEN'",
+    "CREATE INDEX filings_by_leader ON filings (leader_key, position)",
+)
+
+
+@MIGRATIONS()
+def filings(db: Database) -> None:
+    """Incidents that this supervisor has claimed and files."""
+    for statement in _FILINGS:
+        db.execute(statement)

@@ -16,6 +16,9 @@ OUTBOX: Final = Topic("outbox")
 GRANTS: Final = Topic("grant")
 """A lease was granted."""
 
+FILINGS: Final = Topic("filing")
+"""An incident was claimed."""
+
 
 def outbox_of(runner_id: str) -> Topic:
     """A command was stored for a runner."""
