@@ -65,6 +65,8 @@ SECTIONS: Final[dict[str, tuple[Row, ...]]] = {
         Row("runners", "leases:runners", "List the lane runners, what they run and how they do."),
         Row("leases", "leases:leases", "List the leases: who holds what, granted by whom."),
         Row("notifications", "insight:notifications", "List what people were told about questions."),
+        Row("incidents", "incidents:incidents", "List what was filed about tasks that were given up."),
+        Row("incident", "incidents:incident", "Act on an incident: `incident resolve`."),
         Row("audit", "insight:audit", "List who did what."),
         Row("evidence", "evidence:evidence", "List what earlier attempts of a task said too late."),
         Row("writes", "writes:writes", "Show who writes to the stores, and how fast."),

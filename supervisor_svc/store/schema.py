@@ -228,11 +228,24 @@ CREATE TABLE filings (
     "CREATE INDEX filings_due ON filings (due_ms) WHERE stage IN ('OPEN', 'FILED')",
     "CREATE INDEX filings_by_cause ON filings (cause, position) WHERE stage = 'OPEN'",
     "CREATE INDEX filings_by_leader ON filings (leader_key, position)",
+    """
+CREATE TABLE incidents (
+    position INTEGER PRIMARY KEY,
+    key TEXT NOT NULL UNIQUE,
+    task_id TEXT NOT NULL REFERENCES tasks (task_id),
+    resolved INTEGER NOT NULL CHECK (resolved IN (0, 1)),
+    payload BLOB NOT NULL
+) STRICT
+""",
+    "CREATE INDEX incidents_by_task ON incidents (task_id, position)",
+    # Whether the task was given up, and is not filed as that.
+    "ALTER TABLE tasks ADD COLUMN unfiled INTEGER NOT NULL DEFAULT 0 CHECK (unfiled IN (0, 1))",
+    "CREATE INDEX tasks_unfiled ON tasks (runner_id, position) WHERE unfiled = 1",
 )
 
 
 @MIGRATIONS()
 def filings(db: Database) -> None:
-    """Incidents that this supervisor has claimed and files."""
+    """Incidents: those that this supervisor has claimed and files, and what the runners say of all."""
     for statement in _FILINGS:
         db.execute(statement)

@@ -161,6 +161,17 @@ def unfinished_ids(reader: Connection, runner_id: str = "") -> list[str]:
     return [str(row[0]) for row in reader.query(sql, (runner_id,))]
 
 
+def unfiled_ids(reader: Connection, runner_id: str = "") -> list[str]:
+    """The tasks that were given up and are not filed as that yet, oldest first; of one runner if it is named."""
+    sql = "SELECT task_id FROM tasks WHERE unfiled = 1 AND ? IN ('', runner_id) ORDER BY position"
+    return [str(row[0]) for row in reader.query(sql, (runner_id,))]
+
+
+def supervised_ids(reader: Connection) -> list[str]:
+    """The tasks that something may have to be done about: those that have not ended, and those that are to be filed."""
+    return [*unfinished_ids(reader), *unfiled_ids(reader)]
+
+
 def unfinished_counts(reader: Connection) -> dict[str, int]:
     """Per runner, how many of its tasks have not ended."""
     sql = f"SELECT runner_id, count(*) FROM tasks WHERE {UNFINISHED} GROUP BY runner_id"  # noqa: S608

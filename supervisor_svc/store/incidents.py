@@ -1,0 +1,58 @@
+"""Incidents as their runners last reported them, in the order in which they were first heard of."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from lanewarden.store import Connection, UnitOfWork
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IncidentRow:
+    """One incident. ``payload`` is the contract's own message, kept as it came."""
+
+    position: int
+    key: str
+    task_id: str
+    payload: bytes
+
+
+def put(uow: UnitOfWork, *, task_id: str, reported: Iterable[tuple[str, bool, bytes]]) -> None:
+    """Store the incidents of a task, each as its key, whether it is resolved, and its message; what is the same is not
+    written.
+    """
+    for key, resolved, payload in reported:
+        uow.execute(
+            "INSERT INTO incidents (key, task_id, resolved, payload) VALUES (?, ?, ?, ?)"
+            " ON CONFLICT (key) DO UPDATE SET resolved = excluded.resolved, payload = excluded.payload"
+            " WHERE payload <> excluded.payload",
+            (key, task_id, int(resolved), payload),
+        )
+
+
+def find(reader: Connection, key: str) -> IncidentRow | None:
+    """The incident, or None."""
+    row = reader.one("SELECT position, key, task_id, payload FROM incidents WHERE key = ?", (key,))
+    return None if row is None else IncidentRow(position=row[0], key=row[1], task_id=row[2], payload=bytes(row[3]))
+
+
+def page(
+    reader: Connection, *, task_id: str, with_resolved: bool, rows_max: int, before: int | None
+) -> list[IncidentRow]:
+    """Incidents, newest first; of one task if it is named."""
+    where, values = ["1"], list[object]()
+    if task_id:
+        where.append("task_id = ?")
+        values.append(task_id)
+    if not with_resolved:
+        where.append("resolved = 0")
+    if before is not None:
+        where.append("position < ?")
+        values.append(before)
+    sql = (
+        f"SELECT position, key, task_id, payload FROM incidents WHERE {' AND '.join(where)}"  # noqa: S608
+        " ORDER BY position DESC LIMIT ?"
+    )
+    rows = reader.query(sql, (*values, rows_max))
+    return [IncidentRow(position=row[0], key=row[1], task_id=row[2], payload=bytes(row[3])) for row in rows]
