@@ -7,7 +7,7 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from lanewarden import config, logs, telemetry
 from lanewarden.auth import CredentialsInvalid
@@ -17,6 +17,7 @@ from lanewarden.tls import Tls
 from supervisor_svc.bootstrap import running
 from supervisor_svc.config import SupervisorConfig
 from supervisor_svc.sinks import SinkUnusable
+from supervisor_svc.supervisor import Supervisor
 
 log = logging.getLogger("supervisor_svc")
 
@@ -24,9 +25,7 @@ log = logging.getLogger("supervisor_svc")
 def main(argv: Sequence[str] | None = None) -> int:
     """Exit code 0 after a clean stop, 1 when it could not start or had to stop, 2 for settings that cannot work."""
     try:
-        settings = config.load(
-            SupervisorConfig, service="supervisor", argv=sys.argv[1:] if argv is None else argv, environ=os.environ
-        )
+        settings = _load(argv)
         tls = Tls.load(cert=settings.tls_cert, key=settings.tls_key, ca=settings.tls_ca)
     except config.ConfigInvalid as invalid:
         print(f"supervisor-svc: {invalid}", file=sys.stderr)
@@ -34,13 +33,20 @@ def main(argv: Sequence[str] | None = None) -> int:
     logs.configure("supervisor", settings.supervisor_id, style="text" if settings.log_style == "text" else "json")
     try:
         with StateDirectory.acquire(settings.state_dir) as directory:
-            return asyncio.run(_serve(settings, tls, directory))
+            return asyncio.run(_serve(settings, tls, directory, again=lambda: _load(argv)))
     except (StateDirectoryBusy, StoreUnusable, ListenError, CredentialsInvalid, SinkUnusable) as problem:
         print(f"supervisor-svc: {problem}", file=sys.stderr)
         return 1
 
 
-async def _serve(settings: SupervisorConfig, tls: Tls, directory: StateDirectory) -> int:
+def _load(argv: Sequence[str] | None) -> SupervisorConfig:
+    given = sys.argv[1:] if argv is None else argv
+    return config.load(SupervisorConfig, service="supervisor", argv=given, environ=os.environ)
+
+
+async def _serve(
+    settings: SupervisorConfig, tls: Tls, directory: StateDirectory, again: Callable[[], SupervisorConfig]
+) -> int:
     told = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -50,6 +56,7 @@ async def _serve(settings: SupervisorConfig, tls: Tls, directory: StateDirectory
     )
     try:
         async with running(settings, directory, tracing, tls, environment=os.environ) as service:
+            loop.add_signal_handler(signal.SIGHUP, lambda: _read_again(service.supervisor, again))
             log.info("ready", extra={"host": settings.listen_host, "port": service.port})
             waits = [asyncio.ensure_future(told.wait()), asyncio.ensure_future(service.failed.wait())]
             await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
@@ -64,6 +71,17 @@ async def _serve(settings: SupervisorConfig, tls: Tls, directory: StateDirectory
         tracing.shutdown()
     log.info("stopped")
     return code
+
+
+def _read_again(supervisor: Supervisor, again: Callable[[], SupervisorConfig]) -> None:
+    """SIGHUP: judge tasks by what the settings say now; all other settings are for the next start."""
+    try:
+        settings = again()
+    except config.ConfigInvalid as invalid:
+        log.error("the settings cannot be used; the old ones hold", extra={"problem": str(invalid)})
+        return
+    changed = supervisor.supervise_by(settings.supervision)
+    log.info("settings read again", extra={"changed": changed, "version": supervisor.supervision.version})
 
 
 if __name__ == "__main__":

@@ -33,9 +33,11 @@ from lanewarden.write_trace import WriteTraceHandlers
 from supervisor_svc import emitters
 from supervisor_svc.config import SupervisorConfig
 from supervisor_svc.loop.delivery import deliver
+from supervisor_svc.loop.filer import Filer
 from supervisor_svc.loop.notifier import notify
 from supervisor_svc.loop.pruner import prune
 from supervisor_svc.loop.reach import probe
+from supervisor_svc.loop.supervise import Supervise
 from supervisor_svc.loop.sweep import sweep
 from supervisor_svc.rpc.forward import Forwarder
 from supervisor_svc.rpc.operator import OperatorHandlers
@@ -43,9 +45,12 @@ from supervisor_svc.rpc.runners import RunnerConnections
 from supervisor_svc.rpc.supervisor import SupervisorHandlers
 from supervisor_svc.sinks import Sink
 from supervisor_svc.sinks.specs import make_sinks
+from supervisor_svc.sinks.tracker import Tracker
+from supervisor_svc.sinks.trackers import make_tracker
 from supervisor_svc.store.schema import MIGRATIONS
 from supervisor_svc.supervisor import Supervisor
 from supervisor_svc.work.carriage import Carriage
+from supervisor_svc.work.actions import RunnerActions
 from supervisor_svc.work.courier import Courier
 from supervisor_svc.work.presence import SWEEP_MAX_MS, Presence
 
@@ -79,8 +84,10 @@ async def build(
     connect_runner: Callable[[str], Stub],
     sinks: Sequence[Sink] = (),
     own_build: Build = UNKNOWN,
+    tracker: Tracker | None = None,
 ) -> Parts:
-    """Put a supervisor together on an open store and take over the runners of its last start.
+    """Put a supervisor together on an open store and take over the runners of its last start. Without a ``tracker`` what is
+    to be filed is claimed, and waits.
 
     Uses no thread, no socket and no clock but the given ones, so that a simulation runs the same parts. What watches the
     process itself, the gauge of its event loop and its readiness, is for whoever runs the process to start.
@@ -103,6 +110,8 @@ async def build(
     courier = Courier(supervisor, timeout_seconds=config.delivery_seconds)
     carriage = Carriage(supervisor, courier)
     forwarder = Forwarder(supervisor, timeout_seconds=config.forward_seconds)
+    actions = RunnerActions(supervisor, timeout_seconds=config.forward_seconds)
+    supervise = Supervise(supervisor, actions, gather_seconds=config.incident_gather_seconds)
     return Parts(
         supervisor=supervisor,
         handlers={
@@ -116,6 +125,8 @@ async def build(
             carriage.settle,
             lambda: probe(supervisor, forwarder),
             lambda: prune(supervisor),
+            supervise.run,
+            *([Filer(supervisor, tracker, actions).run] if tracker else []),
             *(partial(notify, supervisor, sink) for sink in sinks),
         ),
     )
@@ -170,6 +181,12 @@ async def running(
             incarnation=str(uuid.uuid4()),
             connect_runner=connections.stub,
             sinks=sinks,
+            tracker=make_tracker(
+                config.incidents,
+                state_dir=directory.path,
+                token_file=config.github_token_file,
+                api=config.github_api,
+            ),
             own_build=own_build,
         )
         supervisor = parts.supervisor

@@ -7,7 +7,7 @@ the hub, and the hub wakes the loops and streams that look at the store again.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from random import Random
 from typing import TypeVar
 
@@ -25,7 +25,7 @@ from supervisor_svc.store import views
 from supervisor_svc.work import registry
 from supervisor_svc.work.presence import Presence
 from supervisor_svc.work.reach import Reach
-from supervisor_svc.work.session import Deed, Session
+from supervisor_svc.work.session import SETTINGS, Deed, Session
 from supervisor_svc.work.vitals import VitalsBook
 
 T = TypeVar("T")
@@ -95,6 +95,15 @@ class Supervisor:
         if isinstance(result, Refusal):
             raise result
         return result
+
+    def supervise_by(self, settings: SupervisionConfig) -> bool:
+        """Judge tasks by other settings from now on, under their next version; False when they are the same."""
+        renewed = replace(settings, version=self.supervision.version + 1)
+        if replace(renewed, version=self.supervision.version) == self.supervision:
+            return False
+        self.supervision = renewed
+        self.hub.publish([SETTINGS])
+        return True
 
     def read(self, work: Callable[[Connection], T]) -> T:
         """A short read of what is committed."""

@@ -11,12 +11,13 @@ import asyncio
 import heapq
 import logging
 from collections.abc import Coroutine, Iterable
+from functools import partial
 from typing import Any, Final
 
 from lanewarden.errors import Reason, Refusal
 from lanewarden.hub import Topic
 from lanewarden.store import Entity
-from lanewarden.v1 import incident_pb2, task_pb2
+from lanewarden.v1 import task_pb2
 from lanewarden.waiting import first_of
 from supervisor_svc import emitters
 from supervisor_svc.core.arms import Action, choose
@@ -30,14 +31,16 @@ from supervisor_svc.store import filings, views
 from supervisor_svc.supervisor import Supervisor
 from supervisor_svc.work import filing, judging
 from supervisor_svc.work.actions import RunnerActions
+from supervisor_svc.work.session import SETTINGS
 
 log = logging.getLogger(__name__)
 
 ACTIONS_MAX: Final = 16
 """Actions under way at once; what is due beyond that waits its turn."""
+TASKS: Final = Topic("task")
+RUNNERS: Final = Topic("runner")
 _ANOTHERS: Final = frozenset({Reason.SUPERVISION_FENCED, Reason.CLAIM_LOST})
 """Another supervisor's affair, until the runner says something else."""
-_TAKEN: Final = frozenset({incident_pb2.INCIDENT_STATE_FILED, incident_pb2.INCIDENT_STATE_RESOLVED})
 
 
 class Supervise:
@@ -58,8 +61,8 @@ class Supervise:
     async def run(self) -> None:
         """Look and act; never returns."""
         async with asyncio.TaskGroup() as group:
-            group.create_task(self._follow(Topic("task")))
-            group.create_task(self._follow(Topic("runner")))
+            for topic in (TASKS, RUNNERS, SETTINGS):
+                group.create_task(self._follow(topic))
             self._due_now(self._supervisor.read(views.supervised_ids))
             while True:
                 for task_id in self._pop_due():
@@ -70,11 +73,11 @@ class Supervise:
         with self._supervisor.hub.subscribe(topic) as news:
             while True:
                 changed = await news.take()
-                if topic.kind == "runner":
-                    for runner_id in changed:
-                        self._due_now(self._supervisor.read(lambda reader, it=runner_id: views.unfiled_ids(reader, it)))
-                else:
-                    self._due_now(changed)
+                for each in changed if topic is RUNNERS else ():  # their unfinished tasks are told of by themselves
+                    self._due_now(self._supervisor.read(partial(views.unfiled_ids, runner_id=each)))
+                self._due_now(changed if topic is TASKS else ())
+                if topic is SETTINGS:
+                    self._due_now(self._supervisor.read(views.supervised_ids))
 
     def _look(self, task_id: str, group: asyncio.TaskGroup) -> None:
         """Judge a task and have done what follows; while something is done about it, it is looked at afterwards."""
@@ -109,20 +112,14 @@ class Supervise:
         return None
 
     def _owes_filing(self, task: task_pb2.Task) -> bool:
-        """A task that was given up is filed: by this supervisor, unless another's claim on it is good."""
-        if task.state != task_pb2.TASK_STATE_SETTLED:
+        """Whether it was given up and is not being filed by this start of the supervisor."""
+        if not judging.unfiled(task):
             return False
         incident = next((each for each in task.incidents if each.epoch == task.epoch), None)
-        if incident is None:
+        if incident is None or incident.holder != f"{self._supervisor.supervisor_id}/{self._supervisor.incarnation}":
             return True
-        if incident.state in _TAKEN:
-            return False
         known = self._supervisor.read(lambda reader: filings.find(reader, incident.key))
-        return known is None or known.claim_generation < incident.claim_generation or incident.holder != self._holder
-
-    @property
-    def _holder(self) -> str:
-        return f"{self._supervisor.supervisor_id}/{self._supervisor.incarnation}"
+        return known is None or known.claim_generation < incident.claim_generation
 
     async def _claim(self, task: task_pb2.Task) -> None:
         incident = await self._actions.claim(task)

@@ -11,6 +11,7 @@ from supervisor_svc.rpc.control import ControlHandlers
 from supervisor_svc.rpc.forward import Forwarder
 from supervisor_svc.rpc.inbox import InboxHandlers
 from supervisor_svc.rpc.leases import LeaseHandlers
+from supervisor_svc.rpc.incidents import IncidentHandlers
 from supervisor_svc.rpc.notifications import NotificationHandlers
 from supervisor_svc.rpc.tasks import TaskHandlers
 from supervisor_svc.store import audit
@@ -19,13 +20,16 @@ from supervisor_svc.supervisor import Supervisor
 from supervisor_svc.work.courier import Courier
 
 
-class OperatorHandlers(InboxHandlers, TaskHandlers, ControlHandlers, NotificationHandlers, LeaseHandlers):
+class OperatorHandlers(
+    InboxHandlers, TaskHandlers, ControlHandlers, IncidentHandlers, NotificationHandlers, LeaseHandlers
+):
     """For people and bots."""
 
     def __init__(self, supervisor: Supervisor, courier: Courier, forwarder: Forwarder) -> None:
         InboxHandlers.__init__(self, supervisor, courier)
         TaskHandlers.__init__(self, supervisor, forwarder)
         ControlHandlers.__init__(self, forwarder)
+        IncidentHandlers.__init__(self, supervisor, forwarder)
         NotificationHandlers.__init__(self, supervisor)
         LeaseHandlers.__init__(self, supervisor)
 

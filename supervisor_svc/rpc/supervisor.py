@@ -113,7 +113,10 @@ class SupervisorHandlers:
         self._carriage.answered(request.runner_id, request.answers)
         row = self._supervisor.read(lambda reader: runners.find(reader, request.runner_id))
         if row is not None and await self._seen(row, right.generation, call):
+            might = presence.supervision_generation(row.runner_id)
             presence.hear_right(row.runner_id, right)
+            if presence.supervision_generation(row.runner_id) != might:
+                self._supervisor.announce(row.runner_id)
         return pb.KeepAliveResponse(
             ttl=self._ttl,
             renew_interval=self._renew_interval,

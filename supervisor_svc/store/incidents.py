@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 from lanewarden.store import Connection, UnitOfWork
@@ -18,17 +17,14 @@ class IncidentRow:
     payload: bytes
 
 
-def put(uow: UnitOfWork, *, task_id: str, reported: Iterable[tuple[str, bool, bytes]]) -> None:
-    """Store the incidents of a task, each as its key, whether it is resolved, and its message; what is the same is not
-    written.
-    """
-    for key, resolved, payload in reported:
-        uow.execute(
-            "INSERT INTO incidents (key, task_id, resolved, payload) VALUES (?, ?, ?, ?)"
-            " ON CONFLICT (key) DO UPDATE SET resolved = excluded.resolved, payload = excluded.payload"
-            " WHERE payload <> excluded.payload",
-            (key, task_id, int(resolved), payload),
-        )
+def put(uow: UnitOfWork, key: str, task_id: str, *, resolved: bool, payload: bytes) -> None:
+    """Store an incident, new or changed; what is the same is not written."""
+    uow.execute(
+        "INSERT INTO incidents (key, task_id, resolved, payload) VALUES (?, ?, ?, ?)"
+        " ON CONFLICT (key) DO UPDATE SET resolved = excluded.resolved, payload = excluded.payload"
+        " WHERE payload <> excluded.payload",
+        (key, task_id, int(resolved), payload),
+    )
 
 
 def find(reader: Connection, key: str) -> IncidentRow | None:

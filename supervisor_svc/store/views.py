@@ -72,21 +72,23 @@ def put_task(
     payload: bytes,
     wall_ms: int,
     observed: Observed,
+    unfiled: bool,
 ) -> None:
-    """Store a task, new or changed; a changed one keeps its place."""
+    """Store a task, new or changed; a changed one keeps its place. ``unfiled`` says that it is to be filed as given up."""
     cause = observed.cause
     uow.execute(
         "INSERT INTO tasks (task_id, position, runner_id, state, version, payload, received_wall_ms,"
-        " running_ms, progressed_ms, input_ms, cause_author, cause)"
-        " VALUES (?, (SELECT coalesce(max(position), 0) + 1 FROM tasks), ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+        " running_ms, progressed_ms, input_ms, cause_author, cause, unfiled)"
+        " VALUES (?, (SELECT coalesce(max(position), 0) + 1 FROM tasks), ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
         " ON CONFLICT (task_id) DO UPDATE SET runner_id = excluded.runner_id, state = excluded.state,"
         " version = excluded.version, payload = excluded.payload, received_wall_ms = excluded.received_wall_ms,"
         " running_ms = excluded.running_ms, progressed_ms = excluded.progressed_ms, input_ms = excluded.input_ms,"
-        " cause_author = excluded.cause_author, cause = excluded.cause, forgotten = 0",
+        " cause_author = excluded.cause_author, cause = excluded.cause, unfiled = excluded.unfiled, forgotten = 0",
         (
             *(task_id, runner_id, state, version, payload, wall_ms),
             *(observed.running_ms, observed.progressed_ms, observed.input_ms),
             *((cause.author.value, cause.text) if cause else (None, None)),
+            int(unfiled),
         ),
     )
 

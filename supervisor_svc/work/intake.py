@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from lanewarden.errors import Reason, invalid, refuse
 from lanewarden.hub import Topic
-from lanewarden.v1 import escalation_pb2, task_pb2
+from lanewarden.v1 import escalation_pb2, incident_pb2, task_pb2
 from supervisor_svc.core.intake import takeable
-from supervisor_svc.store import runners, views
+from supervisor_svc.store import incidents, runners, views
 from supervisor_svc.work import announce, judging
 from supervisor_svc.work.presence import lease_expired
 from supervisor_svc.work.session import Session
@@ -110,7 +110,11 @@ def put_task(session: Session, task: task_pb2.Task) -> None:
         payload=task.SerializeToString(),
         wall_ms=session.wall_ms,
         observed=judging.observed(known, task, session.steady_ms),
+        unfiled=judging.unfiled(task),
     )
+    for each in task.incidents:
+        resolved = each.state == incident_pb2.INCIDENT_STATE_RESOLVED
+        incidents.put(session.uow, each.key, task.task_id, resolved=resolved, payload=each.SerializeToString())
     session.touch(Topic("task", task.task_id))
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from lanewarden.v1 import task_pb2
+from typing import Final
+
+from lanewarden.v1 import incident_pb2, task_pb2
 from lanewarden.walltime import rfc3339
 from lanewarden.worker_messages import enum_word
 from supervisor_svc.core.leases import LeaseState
@@ -10,6 +12,8 @@ from supervisor_svc.core.observation import Observed, Reported, observe
 from supervisor_svc.core.view import Author, State, Text, View
 from supervisor_svc.store import views
 from supervisor_svc.work.presence import Presence
+
+_FILED: Final = frozenset({incident_pb2.INCIDENT_STATE_FILED, incident_pb2.INCIDENT_STATE_RESOLVED})
 
 
 def observed(known: views.View | None, task: task_pb2.Task, now_ms: int) -> Observed:
@@ -48,6 +52,12 @@ def view(task: task_pb2.Task, known: Observed, presence: Presence) -> View:
         mishaps=tuple(dict.fromkeys(each for each in (known.cause, summary) if each)),
         note=task.progress_note,
     )
+
+
+def unfiled(task: task_pb2.Task) -> bool:
+    """Whether the task was given up, and no incident of its epoch is filed or resolved: whoever supervises it owes that."""
+    of_epoch = [each for each in task.incidents if each.epoch == task.epoch]
+    return task.state == task_pb2.TASK_STATE_SETTLED and not any(each.state in _FILED for each in of_epoch)
 
 
 def _reported(task: task_pb2.Task) -> Reported:

@@ -16,6 +16,8 @@ OUTBOX: Final = Topic("outbox")
 GRANTS: Final = Topic("grant")
 """A lease was granted."""
 
+SETTINGS: Final = Topic("settings")
+"""Tasks are judged by other settings from now on."""
 FILINGS: Final = Topic("filing")
 """An incident was claimed."""
 
