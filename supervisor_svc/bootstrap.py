@@ -49,8 +49,8 @@ from supervisor_svc.sinks.tracker import Tracker
 from supervisor_svc.sinks.trackers import make_tracker
 from supervisor_svc.store.schema import MIGRATIONS
 from supervisor_svc.supervisor import Supervisor
-from supervisor_svc.work.carriage import Carriage
 from supervisor_svc.work.actions import RunnerActions
+from supervisor_svc.work.carriage import Carriage
 from supervisor_svc.work.courier import Courier
 from supervisor_svc.work.presence import SWEEP_MAX_MS, Presence
 

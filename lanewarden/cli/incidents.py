@@ -53,7 +53,7 @@ def _where(incident: incident_pb2.Incident) -> str:
 
 @click.group()
 def incident() -> None:
-    """Act on an incident."""
+    """Act on an incident: `incident resolve`."""
 
 
 @incident.command("resolve")

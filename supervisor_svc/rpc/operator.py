@@ -10,8 +10,8 @@ from lanewarden.v1 import operator_service_pb2 as pb
 from supervisor_svc.rpc.control import ControlHandlers
 from supervisor_svc.rpc.forward import Forwarder
 from supervisor_svc.rpc.inbox import InboxHandlers
-from supervisor_svc.rpc.leases import LeaseHandlers
 from supervisor_svc.rpc.incidents import IncidentHandlers
+from supervisor_svc.rpc.leases import LeaseHandlers
 from supervisor_svc.rpc.notifications import NotificationHandlers
 from supervisor_svc.rpc.tasks import TaskHandlers
 from supervisor_svc.store import audit
