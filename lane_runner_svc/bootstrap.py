@@ -116,16 +116,18 @@ async def build(
     holder = Holder(runner)
     await holder.begin()
     incarnation = fresh_uuid()
+    loop_lag = LoopLag(clock)
+    supervision = SupervisionReader(
+        runner, holder, incarnation=incarnation, build=own_build, loop_lag=loop_lag, supervisors=tuple(supervisors)
+    )
     handlers = LaneRunnerHandlers(
         runner,
         environment=environment,
         approvers=config.approvers_of_lanes(),
         logs=LogReader(runner, log_path),
-        supervision=SupervisionReader(
-            runner, holder, incarnation=incarnation, build=own_build, supervisors=tuple(supervisors)
-        ),
+        supervision=supervision,
     )
-    loop_lag, carrier = LoopLag(clock), Carrier(handlers)
+    carrier = Carrier(handlers)
     reporter = Reporter(
         runner,
         supervisors,
@@ -235,12 +237,7 @@ async def running(
         for service, handlers in parts.handlers.items():
             server.add(service, handlers)
         await _serve(stack, server, config.drain_seconds)
-
-        def serving(ready: bool) -> None:
-            workers.set_serving(WORKER.full_name, ready)
-            for service in parts.handlers:
-                server.set_serving(service.full_name, ready)
-
+        serving = _serving(workers, server, parts)
         _run_loops(stack, parts, serving, failed)
         if config.stop_workers_on_exit:
             stack.push_async_callback(parts.hooks.stop_all, STOP_PATIENCE_SECONDS)
@@ -275,6 +272,17 @@ def _process_host(attempts_dir: Path, spawner: Spawner, on_exit: Callable[[ExitR
 async def _serve(stack: AsyncExitStack, server: Server, drain_seconds: float) -> None:
     await server.start()
     stack.push_async_callback(server.drain, drain_seconds)
+
+
+def _serving(workers: Server, server: Server, parts: Parts) -> Callable[[bool], None]:
+    """Says on both servers whether every service works."""
+
+    def tell(ready: bool) -> None:
+        workers.set_serving(WORKER.full_name, ready)
+        for service in parts.handlers:
+            server.set_serving(service.full_name, ready)
+
+    return tell
 
 
 def _run_loops(stack: AsyncExitStack, parts: Parts, serving: Callable[[bool], None], failed: asyncio.Event) -> None:

@@ -15,9 +15,11 @@ from lane_runner_svc.store import supervision
 from lane_runner_svc.store.supervision import Supervision
 from lane_runner_svc.work.supervision import fence
 from lanewarden.auth import Identity, Role
+from lanewarden.build import UNKNOWN
 from lanewarden.errors import Refusal
 from lanewarden.hub import Hub
 from lanewarden.ledger import WriteLedger
+from lanewarden.loop_lag import LoopLag
 from lanewarden.server import Call
 from lanewarden.store import Store
 from lanewarden.v1 import supervisor_service_pb2 as pb
@@ -27,6 +29,8 @@ from supervisor_svc.loop import sweep as sweeping
 from supervisor_svc.rpc.supervisor import SupervisorHandlers
 from supervisor_svc.store.schema import MIGRATIONS
 from supervisor_svc.supervisor import Supervisor
+from supervisor_svc.work.carriage import Carriage
+from supervisor_svc.work.courier import Courier
 from supervisor_svc.work.presence import Presence
 from tests.runner_kit import RunnerKit, finished, make_runner
 
@@ -92,9 +96,12 @@ class Side:
             hub=Hub(),
             presence=self.presence,
             connect_runner=_nobody,
+            build=UNKNOWN,
+            loop_lag=LoopLag(self.clock),
         )
         finished(self.supervisor.restore())
-        self.handlers = SupervisorHandlers(self.supervisor)
+        courier = Courier(self.supervisor, timeout_seconds=1.0)
+        self.handlers = SupervisorHandlers(self.supervisor, Carriage(self.supervisor, courier))
 
     def restart(self) -> None:
         """Lose everything but the file."""

@@ -37,8 +37,10 @@ from lane_runner_svc.work.hooks import HookRun
 from lane_runner_svc.work.session import AttemptRef
 from lanewarden import rules
 from lanewarden.auth import METHOD_ROLES, AttemptClaim, Identity, Role, check_role
+from lanewarden.build import UNKNOWN
 from lanewarden.hub import Hub
 from lanewarden.ledger import WriteLedger
+from lanewarden.loop_lag import LoopLag
 from lanewarden.server import Call
 from lanewarden.store import Store
 from lanewarden.v1 import escalation_pb2, task_pb2, worker_service_pb2
@@ -383,7 +385,9 @@ def _open(
         runner_id=RUNNER_ID, lanes=LANES, store=store, clock=clock, random=random, hub=Hub(), stop_worker=on_stop
     )
     logs = LogReader(runner, lambda ref: directory / f"{ref.task_id}.{ref.attempt}.log")
-    shown = SupervisionReader(runner, Holder(runner), incarnation=fresh, version="", build="", supervisors=())
+    shown = SupervisionReader(
+        runner, Holder(runner), incarnation=fresh, build=UNKNOWN, loop_lag=LoopLag(runner.clock), supervisors=()
+    )
     return (
         runner,
         LaneRunnerHandlers(runner, environment=ENVIRONMENT, approvers={}, logs=logs, supervision=shown),

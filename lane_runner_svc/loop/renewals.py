@@ -40,14 +40,13 @@ class Renewals:
         self._advanced_ms = runner.clock.steady_ms()
         self.supervisor_works = True
 
-    def request(self, *, supervision_generation: int) -> pb.KeepAliveRequest:
+    def request(self) -> pb.KeepAliveRequest:
         """The next renewal. Lanes and answers are told until a renewal that carried them was answered."""
         lanes = self._runner.read(tasks.lane_holders)
         return pb.KeepAliveRequest(
             runner_id=self._runner.runner_id,
             incarnation=self._incarnation,
             generation=self._grant.generation,
-            supervision_generation=supervision_generation,
             loop_lag=duration(self._loop_lag.ms()),
             wall_time=timestamp(self._runner.clock.wall_ms()),
             changed_lanes=[

@@ -146,7 +146,8 @@ class Reporter:
         """Renew at once, so that the supervisor learns under which generation it may act, and then at each interval."""
         renewals = Renewals(self._runner, self._loop_lag, self._carrier, grant, incarnation=self._incarnation)
         while True:
-            request = renewals.request(supervision_generation=self._holder.generation)
+            request = renewals.request()
+            request.supervision_generation = self._holder.generation
             sent_ms = self._runner.clock.steady_ms()
             try:
                 response = await self._supervisor.KeepAlive(request, timeout_seconds=clock.renewal_ms / 1000)

@@ -8,6 +8,7 @@ from lane_runner_svc.holder import Holder
 from lane_runner_svc.runner import Runner
 from lane_runner_svc.store import supervision
 from lanewarden.build import Build
+from lanewarden.loop_lag import LoopLag
 from lanewarden.stamps import duration, timestamp
 from lanewarden.v1 import lane_runner_service_pb2 as pb
 
@@ -16,12 +17,20 @@ class SupervisionReader:
     """Answers GetSupervision; ``supervisors`` are the addresses that the runner may turn to, in order."""
 
     def __init__(
-        self, runner: Runner, holder: Holder, *, incarnation: str, build: Build, supervisors: Sequence[str]
+        self,
+        runner: Runner,
+        holder: Holder,
+        *,
+        incarnation: str,
+        build: Build,
+        loop_lag: LoopLag,
+        supervisors: Sequence[str],
     ) -> None:
         self._runner = runner
         self._holder = holder
         self._incarnation = incarnation
         self._build = build
+        self._loop_lag = loop_lag
         self._supervisors = supervisors
 
     def look(self) -> pb.GetSupervisionResponse:
@@ -33,6 +42,7 @@ class SupervisionReader:
             incarnation=self._incarnation,
             version=self._build.version,
             build=self._build.hash,
+            loop_lag=duration(self._loop_lag.ms()),
             supervisors=self._supervisors,
             supervision=pb.Supervision(
                 state=state if stored.generation else pb.SUPERVISION_STATE_NONE,

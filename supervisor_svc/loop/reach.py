@@ -33,4 +33,4 @@ async def probe(supervisor: Supervisor, forwarder: Forwarder) -> None:
 
 async def _ask(forwarder: Forwarder, runner_id: str) -> None:
     with contextlib.suppress(Refusal):  # which the forwarder has taken note of
-        await forwarder.ask(runner_id, "ListLanes", runner_pb.ListLanesRequest())
+        await forwarder.ask(runner_id, "GetSupervision", runner_pb.GetSupervisionRequest())

@@ -67,7 +67,7 @@ class LeaseHandlers:
             build=row.build,
             loop_lag=duration(vitals.loop_lag_ms),
             clock_lead=_signed(vitals.clock_lead_ms),
-            supervision_generation=vitals.supervision_generation,
+            supervision_generation=presence.supervision_generation(row.runner_id),
             degraded_since=timestamp(self._supervisor.reach.degraded_since_wall_ms(row.runner_id)),
             commands_waiting=commands_waiting,
             occupants=[

@@ -101,8 +101,8 @@ class SupervisorHandlers:
         return pb.ReconcileResponse(findings=findings, through_task_id=through)
 
     async def KeepAlive(self, request: pb.KeepAliveRequest, call: Call) -> pb.KeepAliveResponse:
-        """Renew a lease, in memory only. What comes beside the renewal is never waited for, save a new generation, which is
-        stored before it is used.
+        """Renew a lease, in memory only; a generation that is new is stored before it is used. Nothing else that comes
+        beside the renewal is waited for.
         """
         registry.check_generation("supervision_generation", request.supervision_generation)
         presence = self._supervisor.presence
@@ -134,7 +134,6 @@ class SupervisorHandlers:
             generation=request.generation,
             loop_lag_ms=request.loop_lag.ToMilliseconds(),
             clock_lead_ms=lead_ms,
-            supervision_generation=request.supervision_generation,
             occupants={each.lane: each.task_id for each in request.changed_lanes},
         )
 

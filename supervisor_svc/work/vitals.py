@@ -17,7 +17,6 @@ class Vitals:
     generation: int = 0
     loop_lag_ms: int = 0
     clock_lead_ms: int | None = None
-    supervision_generation: int = 0
     occupants: Mapping[str, str] = field(default_factory=dict)
 
 

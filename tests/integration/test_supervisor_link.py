@@ -43,10 +43,10 @@ async def until_settled(w: World, command_id: str) -> None:
 async def test_w02_what_renewals_tell_is_shown_and_not_stored(tmp_path: Path) -> None:
     """Lanes by their changes, lag, clock and generation are as last told; no row changes; another grant begins anew."""
     async with world(tmp_path) as w:
+        await w.side.keep_alive(changed_lanes=lanes(a="t1", b="t2", c=""), supervision_generation=5)
         before = changes(w)
-        await w.side.keep_alive(
-            changed_lanes=lanes(a="t1", b="t2", c=""), loop_lag={"nanos": 7_000_000}, supervision_generation=4
-        )
+        await w.side.keep_alive(loop_lag={"nanos": 7_000_000}, supervision_generation=5)
+        assert (await runner_of(w)).loop_lag.ToMilliseconds() == 7
         await w.side.keep_alive(changed_lanes=lanes(b="", c="t3"), wall_time={"seconds": 1}, supervision_generation=5)
         shown = await runner_of(w)
         assert {each.lane: each.task_id for each in shown.occupants} == {"a": "t1", "c": "t3"}

@@ -14,14 +14,17 @@ import pytest
 from lane_runner_svc import emitters
 from lane_runner_svc.core.holds import Actor
 from lane_runner_svc.holder import Holder
+from lane_runner_svc.loop.carrier import Carrier
 from lane_runner_svc.loop.reporter import BATCH_MAX, GATHER_MARKS_MIN, GATHER_SECONDS, Reporter
 from lane_runner_svc.runner import Runner
 from lane_runner_svc.store import meta
 from lane_runner_svc.store.schema import MIGRATIONS
 from lane_runner_svc.work import tasks
+from lanewarden.build import UNKNOWN
 from lanewarden.clock import SystemClock
 from lanewarden.hub import Hub
 from lanewarden.ledger import WriteLedger
+from lanewarden.loop_lag import LoopLag
 from lanewarden.stamps import duration
 from lanewarden.store import Store
 from lanewarden.v1 import supervisor_service_pb2 as pb
@@ -64,6 +67,9 @@ class FakeSupervisor:
     async def KeepAlive(self, request: Any, **options: Any) -> Any:
         return pb.KeepAliveResponse(ttl=duration(10_000), renew_interval=duration(3_000))
 
+    async def Reconcile(self, request: Any, **options: Any) -> Any:
+        return pb.ReconcileResponse()
+
     async def Report(self, request: Any, **options: Any) -> Any:
         self.reports.put_nowait(len(request.items))
         return pb.ReportResponse(taken_sequence=request.items[-1].sequence)
@@ -77,14 +83,16 @@ class Bench:
         self.supervisor = FakeSupervisor()
         self.runner = Runner(runner_id="r1", lanes=("a",), store=store, clock=clock, random=Random(7), hub=Hub())
         supervisor: Any = self.supervisor
+        handlers: Any = None
         self.reporter = Reporter(
             self.runner,
             {"127.0.0.1:2": supervisor},
             Holder(self.runner),
             incarnation=str(uuid.uuid4()),
             address="127.0.0.1:1",
-            version="",
-            build="",
+            build=UNKNOWN,
+            loop_lag=LoopLag(clock),
+            carrier=Carrier(handlers),
             fresh_uuid=lambda: str(uuid.uuid4()),
         )
 
