@@ -21,7 +21,6 @@ from lanewarden.client import Stub
 from lanewarden.clock import Clock, SystemClock
 from lanewarden.hub import Hub
 from lanewarden.ledger import WriteLedger
-from lanewarden.loop_lag import LoopLag
 from lanewarden.readiness import Advances, loop_keeps_up, store_works, watch_readiness
 from lanewarden.server import Server
 from lanewarden.store import StateDirectory, Store
@@ -102,7 +101,6 @@ async def build(
         presence=Presence(config.timing, clock),
         connect_runner=connect_runner,
         build=own_build,
-        loop_lag=LoopLag(clock),
         sinks=[sink.name for sink in sinks],
         supervision=config.supervision,
     )

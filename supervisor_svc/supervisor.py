@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from random import Random
 from typing import TypeVar
 
-from lanewarden.build import Build
+from lanewarden.build import UNKNOWN, Build
 from lanewarden.client import Stub
 from lanewarden.clock import Clock
 from lanewarden.errors import Refusal
@@ -47,14 +47,15 @@ class Supervisor:
     hub: Hub
     presence: Presence
     connect_runner: Callable[[str], Stub]
-    build: Build
-    loop_lag: LoopLag
     sinks: Sequence[str] = ()
     supervision: SupervisionConfig = field(default_factory=SupervisionConfig)
+    build: Build = UNKNOWN
     vitals: VitalsBook = field(default_factory=VitalsBook)
+    loop_lag: LoopLag = field(init=False)
     reach: Reach = field(init=False)
 
     def __post_init__(self) -> None:
+        self.loop_lag = LoopLag(self.clock)
         self.reach = Reach(self.presence, self.clock, self.hub)
 
     async def restore(self) -> None:

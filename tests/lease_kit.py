@@ -15,11 +15,9 @@ from lane_runner_svc.store import supervision
 from lane_runner_svc.store.supervision import Supervision
 from lane_runner_svc.work.supervision import fence
 from lanewarden.auth import Identity, Role
-from lanewarden.build import UNKNOWN
 from lanewarden.errors import Refusal
 from lanewarden.hub import Hub
 from lanewarden.ledger import WriteLedger
-from lanewarden.loop_lag import LoopLag
 from lanewarden.server import Call
 from lanewarden.store import Store
 from lanewarden.v1 import supervisor_service_pb2 as pb
@@ -96,12 +94,10 @@ class Side:
             hub=Hub(),
             presence=self.presence,
             connect_runner=_nobody,
-            build=UNKNOWN,
-            loop_lag=LoopLag(self.clock),
         )
         finished(self.supervisor.restore())
-        courier = Courier(self.supervisor, timeout_seconds=1.0)
-        self.handlers = SupervisorHandlers(self.supervisor, Carriage(self.supervisor, courier))
+        carriage = Carriage(self.supervisor, Courier(self.supervisor, timeout_seconds=1.0))
+        self.handlers = SupervisorHandlers(self.supervisor, carriage)
 
     def restart(self) -> None:
         """Lose everything but the file."""

@@ -12,8 +12,9 @@ from lane_runner_svc.core.states import State
 from lanewarden.errors import Reason, refuse
 from lanewarden.v1 import operator_service_pb2 as pb
 from supervisor_svc.work import reach
-from tests.sim.stories import Stage, play, survives
-from tests.sim.workers import Worker
+from tests.sim.sim_stage import SimStage as Stage
+from tests.sim.stories import play, survives
+from tests.stories.programs import Worker
 
 RENEW_SECONDS = 100.0
 """On the stage."""
@@ -45,8 +46,7 @@ async def degraded(stage: Stage, wanted: bool, seconds: float) -> None:
 
 def stored(stage: Stage) -> list[str]:
     """The states of everything that was accepted for the runner, oldest first."""
-    rows = stage._supervisor_readers.read(lambda reader: reader.query("SELECT state FROM outbox ORDER BY position"))
-    return [row[0] for row in rows]
+    return [row[0] for row in stage.rows("supervisor", "SELECT state FROM outbox ORDER BY position")]
 
 
 async def calls_vanish(stage: Stage) -> AsyncIterator[str]:
@@ -155,7 +155,7 @@ async def cut_off(stage: Stage) -> AsyncIterator[str]:
 
     tasks = [await stage.submit(f"t{number}", worker) for number in range(3)]
     await stage.until(lambda: stage.task(tasks[0]).state is State.RUNNING, "a worker runs")
-    before = len(stage.told.news)
+    before = len(stage.told())
     stage.network.faults.cut.add(frozenset(("runner", "supervisor")))
     gate.set()
     yield "cut"
@@ -169,7 +169,7 @@ async def cut_off(stage: Stage) -> AsyncIterator[str]:
     yield "healed"
     await stage.agreed()
     assert (await runner_of(stage)).state == pb.RUNNER_STATE_LIVE
-    opened = [each for each in stage.told.news.values() if each.kind == "opened"]
+    opened = [each for each in stage.told() if each.kind == "opened"]
     assert len(opened) == len({each.escalation_id for each in opened}) == 3 + before
     for task_id in tasks:
         (hold,) = await stage.open_holds(task_id)

@@ -12,12 +12,16 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from lanewarden.v1 import escalation_pb2, task_pb2
-from tests.sim.stories import SERVICES, Stage, play
-from tests.sim.workers import Worker
+from tests.sim.sim_stage import SimStage as Stage
+from tests.sim.stories import play
+from tests.stories.programs import Worker
+from tests.stories.sight import SERVICES
 
 QUIET_SECONDS = 300.0
 """Three renewals, and still before the first reminder of any hold."""
 TASKS = 6
+MARKS = "SELECT seq FROM sqlite_sequence WHERE name = 'outbox'"
+"""How many marks the runner has ever made."""
 Drift = tuple[str, int]
 """What happened to the supervisor's store, and to which of the unfinished tasks there. What has ended on both sides is
 history, and is not compared.
@@ -110,9 +114,9 @@ def known(stage: Stage) -> tuple[list[tuple[object, ...]], list[tuple[object, ..
         "SELECT task_id, state, version FROM tasks WHERE NOT forgotten ORDER BY 1",
         "SELECT escalation_id, hold_state FROM escalations WHERE NOT forgotten ORDER BY 1",
     ]
-    there = stage._supervisor_readers.read(lambda reader: [tuple(row) for each in sql for row in reader.query(each)])
+    there = [row for each in sql for row in stage.rows("supervisor", each)]
     sql = ["SELECT task_id, state, version FROM tasks ORDER BY 1", "SELECT escalation_id, state FROM holds ORDER BY 1"]
-    here = stage._readers.read(lambda reader: [tuple(row) for each in sql for row in reader.query(each)])
+    here = [row for each in sql for row in stage.rows("runner", each)]
     return there, here
 
 
@@ -144,9 +148,10 @@ async def agree_and_rest(stage: Stage) -> AsyncIterator[str]:
     for hold in (await stage.ask("ListEscalations", states=["HOLD_STATE_OPEN"])).escalations:
         assert hold.runner_forgot == hold.escalation_id.endswith(".9.9.9")
     assert len((await stage.ask("ListEscalations")).escalations) == 2 * TASKS, "nobody waits on what is forgotten"
-    stage.crash("supervisor")
+    marks = stage.rows("runner", MARKS)
+    await stage.crash("supervisor")
     await stage.sleep(QUIET_SECONDS)
-    assert written(stage, "runner") == before[0], "a registration that found the stores in step was not left at that"
+    assert stage.rows("runner", MARKS) == marks, "a registration found the stores in step, and something is told again"
     assert agreed()
     yield "registered again"
 

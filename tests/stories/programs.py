@@ -26,7 +26,7 @@ class Worker:
     """
 
     def __init__(self, stage: Stage, key: AttemptKey, *, reason: str, stub: Callable[[], Stub]) -> None:
-        self._stage = stage
+        self.stage = stage
         self.task_id = key.task_id
         self.epoch = key.epoch
         self.attempt = key.attempt
@@ -36,8 +36,8 @@ class Worker:
     async def call(self, rpc: str, request: Message) -> Any:
         """A unary call, until there is an answer."""
         if "request_id" in request.DESCRIPTOR.fields_by_name:
-            request.request_id = self._stage.fresh_id()  # type: ignore[attr-defined]
-        return await self._stage.insist(lambda: getattr(self._stub(), rpc)(request, timeout_seconds=60.0))
+            request.request_id = self.stage.fresh_id()  # type: ignore[attr-defined]
+        return await self.stage.insist(lambda: getattr(self._stub(), rpc)(request, timeout_seconds=60.0))
 
     async def escalate(self, question: str = "may I?", *, expects_reply: bool = True, **more: Any) -> str:
         """Ask; the escalation id."""
@@ -63,7 +63,7 @@ class Worker:
             except Refusal as refusal:
                 if refusal.reason is not Reason.RUNNER_UNREACHABLE:
                     raise
-            await self._stage.pause()
+            await self.stage.pause()
 
     async def stored_messages(self) -> list[message_pb2.Message]:
         """Everything that waits now."""
@@ -87,7 +87,7 @@ class Worker:
 
     async def rest(self) -> None:
         """Wait a little before asking again for something that was refused."""
-        await asyncio.sleep(self._stage.rest_seconds)
+        await asyncio.sleep(self.stage.rest_seconds)
 
 
 Program = Callable[[Worker], Awaitable[int]]
