@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from tests.bench import cli, escalate, exits, figures, held, idle, many_holds, steer
+from tests.bench import cli, escalate, exits, figures, held, idle, many_holds, runners, steer
 from tests.bench.figures import Figure
 
 BENCHES: Final[Mapping[str, Callable[[int | None, Path], Awaitable[list[Figure]]]]] = {
@@ -23,13 +23,21 @@ BENCHES: Final[Mapping[str, Callable[[int | None, Path], Awaitable[list[Figure]]
     "many_holds": many_holds.run,
     "idle": idle.run,
     "cli": cli.run,
+    "runners": runners.run,
 }
+LONG: Final = frozenset({"runners"})
+"""Run only when they are named: they take more than ten minutes."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the benchmarks that are named, or all."""
+    """Run the benchmarks that are named, or all but the long ones."""
     parser = argparse.ArgumentParser(prog="python -m tests.bench", description="Medians and ratios; see README.md.")
-    parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(BENCHES)}; default all")
+    parser.add_argument(
+        "names",
+        nargs="*",
+        metavar="NAME",
+        help=f"of {', '.join(BENCHES)}; default all but {', '.join(LONG)}, which is long",
+    )
     parser.add_argument("--rounds", type=int, metavar="N", help="how often each is repeated; default its own number")
     parser.add_argument("--json", action="store_true", help="print the figures as JSON")
     parser.add_argument("--write", action="store_true", help="put the figures into the table of tests/bench/README.md")
@@ -38,7 +46,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         parser.error(f"no benchmark {', '.join(sorted(unknown))}; there are {', '.join(BENCHES)}")
     if given.rounds is not None and given.rounds < 1:
         parser.error("--rounds: at least 1")
-    found = asyncio.run(_run(given.names or list(BENCHES), given.rounds))
+    found = asyncio.run(_run(given.names or [name for name in BENCHES if name not in LONG], given.rounds))
     if given.json:
         print(json.dumps([dataclasses.asdict(figure) for figure in found], indent=2))
     else:

@@ -47,8 +47,8 @@ def table(figures: Iterable[Figure]) -> str:
 
 
 def _shown(value: float, unit: str) -> str:
-    digits = 0 if value >= 100 or unit == "alive" else 2 if value < 10 else 1
-    return f"{value:,.{digits}f} {unit}"
+    digits = 0 if value >= 100 or unit in ("", "alive") else 2 if value < 10 else 1
+    return f"{value:,.{digits}f} {unit}".rstrip()
 
 
 def write(figures: Sequence[Figure]) -> None:

@@ -32,9 +32,9 @@ class Caller:
         self._call = call
         self.metadata = metadata
 
-    async def call(self, request: bytes) -> bytes:
+    async def call(self, request: bytes, timeout_seconds: float = TIMEOUT_SECONDS) -> bytes:
         """One call; raises gRPC's error when it is refused."""
-        answer: bytes = await self._call(request, metadata=self.metadata, timeout=TIMEOUT_SECONDS)
+        answer: bytes = await self._call(request, metadata=self.metadata, timeout=timeout_seconds)
         return answer
 
     async def run(self, requests: Sequence[bytes]) -> bytes:
@@ -46,10 +46,11 @@ class Caller:
 
 
 class Target:
-    """A server that is called."""
+    """A server that is called. Targets of one process share a connection, save for one that is its ``own``."""
 
-    def __init__(self, address: str) -> None:
-        self.channel = grpc.aio.insecure_channel(address, options=wire.CLIENT_OPTIONS)
+    def __init__(self, address: str, *, own: bool = False) -> None:
+        options = (*wire.CLIENT_OPTIONS, ("grpc.use_local_subchannel_pool", int(own)))
+        self.channel = grpc.aio.insecure_channel(address, options=options)
 
     def caller(self, method: MethodDescriptor | None, metadata: Metadata) -> Caller:
         """A caller of ``method``, or of the echo."""
@@ -58,9 +59,9 @@ class Target:
 
 
 @asynccontextmanager
-async def target(address: str) -> AsyncIterator[Target]:
+async def target(address: str, *, own: bool = False) -> AsyncIterator[Target]:
     """The server at an address."""
-    opened = Target(address)
+    opened = Target(address, own=own)
     try:
         yield opened
     finally:

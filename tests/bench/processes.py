@@ -37,17 +37,17 @@ def shims(pid: int) -> int:
 
 def costs(*pids: int) -> list[Cost]:
     """What each process tree costs over the next ten seconds."""
-    before = [_cpu_seconds(pid) for pid in pids]
+    before = [cpu_seconds(pid) for pid in pids]
     start = time.monotonic()
     time.sleep(WINDOW_SECONDS)
     seconds = time.monotonic() - start
     return [
-        Cost(cpu_percent=100 * (_cpu_seconds(pid) - spent) / seconds, rss_mib=_rss_mib(pid))
+        Cost(cpu_percent=100 * (cpu_seconds(pid) - spent) / seconds, rss_mib=_rss_mib(pid))
         for pid, spent in zip(pids, before, strict=True)
     ]
 
 
-def _cpu_seconds(pid: int) -> float:
+def cpu_seconds(pid: int) -> float:
     ticks = 0
     for each in tree(pid):
         fields = Path(f"/proc/{each}/stat").read_text().rpartition(")")[2].split()
