@@ -13,6 +13,7 @@ from lanewarden.v1 import escalation_pb2, task_pb2
 from lanewarden.v1 import operator_service_pb2 as pb
 from lanewarden.v1 import supervisor_service_pb2 as supervisor_pb
 from lanewarden.v1 import write_trace_service_pb2 as trace_pb
+from supervisor_svc.rpc.leases import AT_ONCE_MAX, LeaseHandlers
 from tests.integration.supervisor_kit import PATIENCE_SECONDS, World, escalation, fresh, refused, ruling, task, world
 
 QUICK = {
@@ -207,3 +208,19 @@ async def test_p13_a_stored_command_goes_out_when_the_runner_shows_itself(tmp_pa
         await w.start_runner()
         await w.side.register(incarnation=fresh())
         await w.runner.until_effects(1)
+
+
+async def test_a_long_list_of_runners_holds_nobody_up(tmp_path: Path) -> None:
+    """Whatever else is to be done gets its turn after every few runners, renewals above all."""
+    async with world(tmp_path) as w:
+        ids = [f"r{number:03}" for number in range(3 * AT_ONCE_MAX)]
+        await asyncio.gather(*(w.side.register(runner_id=each, incarnation=fresh(), store_id=fresh()) for each in ids))
+        asked: Any = (pb.ListRunnersRequest(), None)
+        listing = asyncio.ensure_future(LeaseHandlers(w.service.supervisor).ListRunners(*asked))
+        turns = 0
+        while not listing.done():
+            await asyncio.sleep(0)
+            turns += 1
+        assert turns > 3
+        listed = [each.runner_id for each in listing.result().runners if each.runner_id != w.side.runner_id]
+        assert listed == ids
