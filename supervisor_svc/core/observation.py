@@ -2,7 +2,8 @@
 
 A runner's report says what is so, not since when, and its clock is not the supervisor's. What is remembered here comes from
 the difference of two reports. Only progress that rises is progress: another version, summary, note or owner is none, and
-neither is anything that a supervisor has caused, so no touch of its own keeps a task from being called stale (S10).
+neither is anything that a supervisor has caused, so no touch of its own keeps a task from being called stale (S10). The one
+exception is what an epoch has a budget for: a wake or relaunch has the whole bound to show its effect before the next arm.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ from supervisor_svc.core.view import Author, Text
 class Reported:
     """A report as far as it can move something. ``running`` says that its attempt runs without a hold.
 
-    ``oldest_input`` names the oldest input that no worker has taken, by whatever the runner calls it.
+    ``oldest_input`` names the oldest input that no worker has taken, by whatever the runner calls it. ``pushes`` counts the
+    wakes and relaunches of the epoch.
     """
 
     epoch: int
@@ -25,6 +27,7 @@ class Reported:
     progress: int | None = None
     oldest_input: int | None = None
     summary: Text | None = None
+    pushes: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,16 +57,20 @@ def observe(before: tuple[Reported, Observed] | None, now: Reported, now_ms: int
     same_epoch = now.epoch == last.epoch
     same_attempt = same_epoch and now.attempt == last.attempt
     moved = now.progress is not None and (not same_epoch or last.progress is None or now.progress > last.progress)
-    began = now.running and not (last.running and same_attempt)
+    pushed = same_epoch and now.pushes > last.pushes
+    began = now.running and (pushed or not (last.running and same_attempt))
     return Observed(
         progressed_ms=now_ms if moved else known.progressed_ms if same_attempt else None,
         running_ms=now_ms if began else known.running_ms,
-        input_ms=_input_ms(last, known, now, now_ms),
+        input_ms=_input_ms(last, known, now, now_ms, pushed=pushed),
         cause=(known.cause if same_epoch else None) or cause,
     )
 
 
-def _input_ms(last: Reported, known: Observed, now: Reported, now_ms: int) -> int | None:
+def _input_ms(last: Reported, known: Observed, now: Reported, now_ms: int, *, pushed: bool) -> int | None:
     if now.oldest_input is None:
         return None
-    return known.input_ms if now.oldest_input == last.oldest_input else now_ms
+    if now.oldest_input != last.oldest_input:
+        return now_ms
+    # Of a running attempt the input must stay older than its start, which is what is counted from.
+    return now_ms if pushed and not now.running else known.input_ms

@@ -169,9 +169,11 @@ def unfiled_ids(reader: Connection, runner_id: str = "") -> list[str]:
     return [str(row[0]) for row in reader.query(sql, (runner_id,))]
 
 
-def supervised_ids(reader: Connection) -> list[str]:
-    """The tasks that something may have to be done about: those that have not ended, and those that are to be filed."""
-    return [*unfinished_ids(reader), *unfiled_ids(reader)]
+def supervised_ids(reader: Connection, runner_id: str = "") -> list[str]:
+    """The tasks that something may have to be done about: those that have not ended, and those that are to be filed; of one
+    runner if it is named.
+    """
+    return [*unfinished_ids(reader, runner_id), *unfiled_ids(reader, runner_id)]
 
 
 def unfinished_counts(reader: Connection) -> dict[str, int]:

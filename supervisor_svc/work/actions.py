@@ -1,17 +1,18 @@
 """What a supervisor does about a task by itself, asked of the runner that owns it.
 
-Each request is named by what it says, so that a repeat is one, whoever repeats it: also a restarted supervisor.
+An action is named by what it says, so that a repeat is one, whoever repeats it: also a restarted supervisor, under another
+generation. A claim never is: its answer is about whoever asks, now.
 """
 
 from __future__ import annotations
 
 import uuid
 from collections.abc import Sequence
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 from google.protobuf.message import Message
 
-from lanewarden.errors import Reason, refuse
+from lanewarden.errors import Reason, Refusal, refuse
 from lanewarden.store import Emitter, Entity
 from lanewarden.v1 import incident_pb2, task_pb2
 from lanewarden.v1 import lane_runner_service_pb2 as pb
@@ -25,7 +26,6 @@ from supervisor_svc.work import intake
 KIND: Final = "settled"
 """The one kind of incident about a task: it was given up."""
 _REQUESTS: Final = uuid.UUID("5f0c2d2e-6a53-4d0e-9a0c-6f5a3c1d7b42")
-Request = TypeVar("Request", bound=Message)
 
 
 class RunnerActions:
@@ -40,7 +40,7 @@ class RunnerActions:
         await self._act(task, "WakeTask", pb.WakeTaskRequest(task_id=task.task_id, epoch=task.epoch), emitters.WAKE)
 
     async def relaunch(self, task: task_pb2.Task, *, cause: str, relaunches_max: int) -> None:
-        """Replace its attempt."""
+        """Replace its attempt. Another ``cause`` makes another request, so it has no times in it."""
         request = pb.RelaunchTaskRequest(
             task_id=task.task_id,
             epoch=task.epoch,
@@ -59,10 +59,7 @@ class RunnerActions:
 
     async def claim(self, task: task_pb2.Task) -> incident_pb2.Incident:
         """The incident of a task that was given up, its claim ours."""
-        request = pb.ClaimIncidentRequest(task_id=task.task_id, epoch=task.epoch, kind=KIND)
-        answer = await self._ask(task.runner_id, "ClaimIncident", request, emitters.CLAIM)
-        incident: incident_pb2.Incident = answer.incident
-        return incident
+        return await self._claim(task.runner_id, task.task_id, task.epoch, KIND)
 
     async def confirm(self, filing: Filing) -> None:
         """Return if the claim is still ours.
@@ -70,8 +67,7 @@ class RunnerActions:
         Raises:
             Refusal: CLAIM_LOST when it has another generation by now, or the runner's own.
         """
-        request = pb.ClaimIncidentRequest(task_id=filing.task_id, epoch=filing.epoch, kind=filing.kind)
-        incident = (await self._ask(filing.runner_id, "ClaimIncident", request, emitters.CLAIM)).incident
+        incident = await self._claim(filing.runner_id, filing.task_id, filing.epoch, filing.kind)
         if (incident.key, incident.claim_generation) != (filing.key, filing.claim_generation):
             raise refuse(
                 Reason.CLAIM_LOST,
@@ -95,6 +91,13 @@ class RunnerActions:
         )
         await self._ask(filing.runner_id, "RecordIncident", request, emitters.FILE)
 
+    async def _claim(self, runner_id: str, task_id: str, epoch: int, kind: str) -> incident_pb2.Incident:
+        request = pb.ClaimIncidentRequest(task_id=task_id, epoch=epoch, kind=kind)
+        request.request_id = str(uuid.UUID(int=self._supervisor.random.getrandbits(128), version=4))
+        answer = await self._ask(runner_id, "ClaimIncident", request, emitters.CLAIM)
+        incident: incident_pb2.Incident = answer.incident
+        return incident
+
     async def _act(self, task: task_pb2.Task, rpc: str, request: Message, emitter: Emitter) -> None:
         answer = await self._ask(task.runner_id, rpc, request, emitter)
         await self._supervisor.do(
@@ -103,7 +106,7 @@ class RunnerActions:
             entity=Entity("task", task.task_id),
         )
 
-    async def _ask(self, runner_id: str, rpc: str, request: Request, emitter: Emitter) -> Any:
+    async def _ask(self, runner_id: str, rpc: str, request: Message, emitter: Emitter) -> Any:
         generation = self._supervisor.presence.supervision_generation(runner_id)
         if not generation:
             raise refuse(
@@ -113,11 +116,18 @@ class RunnerActions:
             )
         runner = self._supervisor.read(lambda reader: runners.find(reader, runner_id))
         assert runner is not None, "tasks are only ever taken from runners that have registered"
-        request.supervision_generation = generation  # type: ignore[attr-defined]
-        request.request_id = _named(rpc, request)  # type: ignore[attr-defined]
+        asked: Any = request
+        asked.request_id = asked.request_id or _name(rpc, request)
+        asked.supervision_generation = generation
         call = getattr(self._supervisor.connect_runner(runner.address), rpc)
-        return await call(request, timeout_seconds=self._timeout_seconds, emitter=emitter.name)
+        try:
+            answer = await call(request, timeout_seconds=self._timeout_seconds, emitter=emitter.name)
+        except Refusal as refusal:
+            self._supervisor.reach.note(runner_id, refusal)
+            raise
+        self._supervisor.reach.note(runner_id)
+        return answer
 
 
-def _named(rpc: str, request: Message) -> str:
+def _name(rpc: str, request: Message) -> str:
     return str(uuid.uuid5(_REQUESTS, f"{rpc} {request.SerializeToString(deterministic=True).hex()}"))

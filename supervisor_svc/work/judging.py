@@ -68,6 +68,7 @@ def _reported(task: task_pb2.Task) -> Reported:
         progress=_progress(task),
         oldest_input=task.oldest_input_at.ToNanoseconds() if task.HasField("oldest_input_at") else None,
         summary=_summary(task),
+        pushes=task.relaunches + task.woken,
     )
 
 

@@ -23,6 +23,7 @@ from lanewarden.store.readers import Readers
 from supervisor_svc.bootstrap import OPERATOR
 from supervisor_svc.bootstrap import build as build_supervisor
 from supervisor_svc.config import SupervisorConfig
+from supervisor_svc.sinks.tracker import Tracker
 from supervisor_svc.store.notifications import Notification
 from supervisor_svc.store.schema import MIGRATIONS as SUPERVISOR_MIGRATIONS
 from tests.runner_invariants import Watch
@@ -85,6 +86,7 @@ class _Runner(_Mortal, RunnerNode):
 class _Supervisor(_Mortal, SupervisorNode):
     # Leases as long as they may be: in hours of silence a heartbeat every three seconds is nothing but work.
     config = SupervisorConfig(supervisor_id="supervisor", lease_ttl_seconds=300, lease_renew_seconds=100)
+    tracker: Tracker | None = None
 
     def __init__(self, path: Path, told: Told, **common: Any) -> None:
         super().__init__(path, **common)
@@ -102,6 +104,7 @@ class _Supervisor(_Mortal, SupervisorNode):
                 LANE_RUNNER, source=self.name, target=address.partition(":")[0], identity=SUPERVISOR_IDENTITY
             ),
             sinks=[self.told],
+            tracker=self.tracker,
         )
         server.services |= {service.full_name: handlers for service, handlers in parts.handlers.items()}
         for loop in parts.loops:

@@ -16,7 +16,6 @@ from typing import TypeVar
 from tests.sim.sim_stage import Death, Played, SimStage
 from tests.sim.virtual import VirtualLoop
 from tests.stories.sight import SERVICES
-from tests.stories.stage import Story
 
 S = TypeVar("S", bound=SimStage)
 EVERY_POINT = 9
@@ -67,11 +66,18 @@ def deaths(played: Played, *, every_point: int) -> Iterator[Death]:
                 yield Death(service=service, point=number)
 
 
-def survives(story: Story, directory: Path, *, every_point: int = EVERY_POINT, seed: int = 0) -> Played:
+def survives(
+    story: Callable[[S], AsyncIterator[str]],
+    directory: Path,
+    *,
+    every_point: int = EVERY_POINT,
+    seed: int = 0,
+    make: Callable[[Path, VirtualLoop, Death | None, int], S] = SimStage,  # type: ignore[assignment]
+) -> Played:
     """Play a story once without a death, and once with each of its deaths; what the run without one came to."""
-    played = play(story, directory / "calm", seed=seed)
+    played = play(story, directory / "calm", seed=seed, make=make)
     for number, death in enumerate(deaths(played, every_point=every_point)):
         place = directory / str(number)
-        assert play(story, place, death, seed=seed).died, f"{death}: it did not"
+        assert play(story, place, death, seed=seed, make=make).died, f"{death}: it did not"
         shutil.rmtree(place)
     return played

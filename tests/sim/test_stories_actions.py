@@ -22,8 +22,9 @@ from lanewarden.server import Role
 from lanewarden.store import SimulatedCrash
 from lanewarden.v1 import task_pb2
 from tests.sim.sim_stage import SimStage as Stage
-from tests.sim.stories import Story, survives
+from tests.sim.stories import survives
 from tests.stories.programs import Worker, never_ends
+from tests.stories.stage import Story
 
 SETTLING = {"summary": "given up: no progress", "diagnosis": "the worker has said nothing for 15 minutes"}
 
