@@ -21,6 +21,7 @@ from lanewarden.server import Call, Server
 from lanewarden.v1 import (
     audit_pb2,
     escalation_pb2,
+    incident_pb2,
     lane_runner_service_pb2,
     message_pb2,
     operator_service_pb2,
@@ -77,6 +78,7 @@ class FakeOperator:
     delivery: Any = escalation_pb2.DELIVERY_STATE_PENDING
     blockers: list[task_pb2.Blocker] = field(default_factory=list)
     notifications: list[pb.Notification] = field(default_factory=list)
+    incidents: list[incident_pb2.Incident] = field(default_factory=list)
     runners: list[pb.Runner] = field(
         default_factory=lambda: [
             pb.Runner(runner_id="r1", address="127.0.0.1:1", state=pb.RUNNER_STATE_LIVE, lanes=["lane-1", "lane-2"])
@@ -227,6 +229,17 @@ class FakeOperator:
         extended = hold(request.escalation_id)
         extended.deadline_at.FromSeconds(int(time.time()) + request.deadline.seconds)
         return pb.OperatorServiceExtendHoldResponse(escalation=extended)
+
+    async def ListIncidents(self, request: Any, call: Call) -> Any:
+        self._got("ListIncidents", request)
+        at = int(request.page_token or 0)
+        token = str(at + 1) if at + 1 < len(self.incidents) else ""
+        return pb.ListIncidentsResponse(incidents=self.incidents[at : at + 1], next_page_token=token)
+
+    async def ResolveIncident(self, request: Any, call: Call) -> Any:
+        self._got("ResolveIncident", request)
+        resolved = incident_pb2.Incident(key=request.key, state=incident_pb2.INCIDENT_STATE_RESOLVED)
+        return pb.OperatorServiceResolveIncidentResponse(incident=resolved)
 
     async def ListNotifications(self, request: Any, call: Call) -> Any:
         self._got("ListNotifications", request)

@@ -266,7 +266,7 @@ CASES = {
         f"{rpc}: {wrong}": Case(rpc=rpc, fields=fields, facts={"field": next(iter(fields))}, doors=doors)
         for rpc, doors in (
             *(("ListTasks", BOTH), ("ListHolds", RUNNERS)),
-            *(("ListEscalations", OPERATORS), ("ListAudit", OPERATORS)),
+            *(("ListEscalations", OPERATORS), ("ListAudit", OPERATORS), ("ListIncidents", OPERATORS)),
         )
         for wrong, fields in (
             ("page token made up", {"page_token": "next please"}),
@@ -486,10 +486,7 @@ def test_p11_attempt_that_is_over(world: World, rpc: str) -> None:
     assert (refusal.metadata["attempt"], refusal.metadata["current_attempt"]) == ("1", "1")
 
 
-UNBUILT = [
-    *(("OperatorService", rpc) for rpc in ("ListIncidents",)),
-    *(("WorkerService", rpc) for rpc in ("NextDirective", "ReportDirective")),
-]
+UNBUILT = [("WorkerService", rpc) for rpc in ("NextDirective", "ReportDirective")]
 
 
 @pytest.mark.parametrize(("service", "rpc"), UNBUILT)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
+import pytest
+
 from lane_runner_svc.core.states import State
 from lane_runner_svc.store import messages
+from lanewarden.errors import Reason
 from lanewarden.v1 import incident_pb2, task_pb2
 from tests.sim.act_stage import ActStage, TwoStage
 from tests.sim.stories import play, survives
@@ -34,7 +37,7 @@ async def given_up(stage: ActStage, task_id: str, what: list[str], bound: float)
     )
 
 
-async def stuck(stage: ActStage, hours: float = 0.25) -> AsyncIterator[str]:
+async def stuck(stage: ActStage, hours: float = 0.1) -> AsyncIterator[str]:
     """Without progress it is relaunched twice, settled and filed, and then nothing happens any more."""
     task_id = await stage.submit("copier", steps_once)
     await running(stage, task_id)
@@ -83,7 +86,7 @@ def test_s03_s06_s07_s08_a_stuck_worker_is_relaunched_settled_and_filed_once(dir
 
 def test_s03_s07_s11_a_stuck_worker_is_given_up_once_whoever_dies(directory: Path) -> None:
     """The same, with either service dying after each step and at commits: two charges, three workers, one item."""
-    survives(stuck, directory, make=ActStage, every_point=16)
+    survives(stuck, directory, make=ActStage, every_point=20)
 
 
 async def parked(stage: ActStage) -> AsyncIterator[str]:
@@ -102,7 +105,7 @@ async def parked(stage: ActStage) -> AsyncIterator[str]:
 
 def test_s08_a_parked_session_is_woken_once_relaunched_and_settled(directory: Path) -> None:
     """No step comes before the one before it has had its 120 s; whoever dies, one wake, two relaunches, one item."""
-    survives(parked, directory, make=ActStage, every_point=20)
+    survives(parked, directory, make=ActStage, every_point=30)
 
 
 async def left_alone(stage: ActStage) -> AsyncIterator[str]:
@@ -163,6 +166,7 @@ async def second_life(stage: ActStage) -> AsyncIterator[str]:
     await given_up(stage, task_id, ["RelaunchTask", "RelaunchTask", "SettleTask"], STALE_SECONDS)
     (first,) = await stage.filed(1)
     yield "filed"
+    await stage.refused(Reason.INCIDENT_UNKNOWN, "ResolveIncident", key="another")
     resolved = await stage.ask("ResolveIncident", key=first.key)
     assert resolved.incident.state == incident_pb2.INCIDENT_STATE_RESOLVED
     await stage.until(lambda: not stage.rows("runner", "SELECT 1 FROM outbox"), "it is told")
@@ -221,3 +225,14 @@ def test_s01_s11_two_supervisors_act_once_and_file_once(directory: Path) -> None
     fenced, and told CLAIM_LOST once it supervises again: one item, one charge each.
     """
     play(two_supervisors, directory, make=TwoStage)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(3_600)
+@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("story", [stuck, parked], ids=lambda story: story.__name__)
+def test_a_supervisor_that_acts_with_a_death_at_every_commit(
+    directory: Path, story: Callable[[ActStage], AsyncIterator[str]], seed: int
+) -> None:
+    """Just before and just after every single commit of either service, under other seeds than the default suite's."""
+    survives(story, directory, make=ActStage, every_point=1, seed=seed)
