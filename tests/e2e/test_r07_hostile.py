@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 import re
 import sys
@@ -22,7 +23,7 @@ from google.protobuf.duration_pb2 import Duration
 
 from lanewarden import wire
 from lanewarden.auth import METHOD_ROLES, Role
-from lanewarden.errors import Reason
+from lanewarden.errors import Reason, Refusal
 from lanewarden.v1 import (
     escalation_pb2,
     lane_runner_service_pb2,
@@ -173,6 +174,7 @@ class Ground:
         for task_id in running:
             pair.wait_for_state(task_id, "RUNNING")
         self._tasks = [ended, *(4 * [held]), *running]  # the held one has the incident
+        self._lasting = len(self._tasks)
         incident = self._claim(held)
         given = lane_runner_service_pb2.SendInputRequest(request_id=str(uuid.uuid4()), task_id=worker, text="more")
         message_id = pair.lane_runner.SendInput(given).message.message_id
@@ -201,12 +203,14 @@ class Ground:
             "page_size": [0, 1, 10],
         }
         # A runner of the attack's own, so that the real one stays in step with its supervisor.
+        self._stranger = str(uuid.uuid4())
+        self._register("stranger", self._stranger)
         stranger: Known = {
             **known,
             "runner_id": ["stranger"],
             "task_id": ["t-1", "t-2"],
             "escalation_id": ["t-1.1.1.1", "t-2.1.1.1"],
-            "incarnation": [self._register("stranger")],
+            "incarnation": [self._stranger],
             "lane": ["lane-1", "lane-2"],
             "store_id": [str(uuid.uuid4())],
             "generation": [1, 2],
@@ -223,14 +227,19 @@ class Ground:
         ]
 
     def renew(self) -> None:
-        """Queue tasks with input, so that in every round there are some of which everything may be asked."""
-        spec = {"argv": ["true"], "cwd": "/", "gates": ["review"]}
+        """Tasks with input that go on, whatever lane has become free, in place of those of the last round; and a lease that
+        is live, however long that took.
+        """
+        spec = {"argv": ["sleep", "600"], "cwd": "/", "gates": ["review"]}
+        del self._tasks[self._lasting :]
         for _ in range(6):  # at the runner itself, for a stranger may have registered
             submit = lane_runner_service_pb2.SubmitTaskRequest(request_id=str(uuid.uuid4()), spec=spec)
             task_id = self.pair.lane_runner.SubmitTask(submit).task.task_id
             told = lane_runner_service_pb2.SendInputRequest(request_id=str(uuid.uuid4()), task_id=task_id, text="more")
             self.pair.lane_runner.SendInput(told)
             self._tasks.append(task_id)
+        with contextlib.suppress(Refusal):  # it may be somebody else's by now, and nobody needs it any more
+            self._register("stranger", self._stranger)
 
     def _claim(self, task_id: str) -> str:
         """Have an incident claimed; its key."""
@@ -244,18 +253,17 @@ class Ground:
         stub = self.pair.client(self.pair.runner_port, LANE_RUNNER, Role.SUPERVISOR, Reason.RUNNER_UNREACHABLE)
         return str(stub.ClaimIncident(request).incident.key)
 
-    def _register(self, runner_id: str) -> str:
-        """Have a runner registered; its incarnation."""
+    def _register(self, runner_id: str, incarnation: str) -> None:
+        """Have a start of a runner registered."""
         request = supervisor_service_pb2.RegisterRequest(
             request_id=str(uuid.uuid4()),
             runner_id=runner_id,
-            incarnation=str(uuid.uuid4()),
+            incarnation=incarnation,
             store_id=str(uuid.uuid4()),
             address="127.0.0.1:1",
         )
         port = self.pair.supervisor_port
         self.pair.client(port, SUPERVISOR, Role.RUNNER, Reason.SUPERVISOR_UNREACHABLE).Register(request)
-        return request.incarnation
 
     def _submit(self, script: str, **spec: Any) -> str:
         return self.pair.submit("sh", "-c", script.format(python=sys.executable), cwd=str(self.directory), **spec)
