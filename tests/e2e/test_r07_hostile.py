@@ -203,8 +203,8 @@ class Ground:
             "page_size": [0, 1, 10],
         }
         # A runner of the attack's own, so that the real one stays in step with its supervisor.
-        self._stranger = str(uuid.uuid4())
-        self._register("stranger", self._stranger)
+        self._stranger, self._store = str(uuid.uuid4()), str(uuid.uuid4())
+        self._generations: list[int] = []
         stranger: Known = {
             **known,
             "runner_id": ["stranger"],
@@ -212,8 +212,8 @@ class Ground:
             "escalation_id": ["t-1.1.1.1", "t-2.1.1.1"],
             "incarnation": [self._stranger],
             "lane": ["lane-1", "lane-2"],
-            "store_id": [str(uuid.uuid4())],
-            "generation": [1, 2],
+            "store_id": [self._store],
+            "generation": self._generations,
             "sequence": list(range(1, 50)),
             "address": ["127.0.0.1:1"],
         }
@@ -239,7 +239,7 @@ class Ground:
             self.pair.lane_runner.SendInput(told)
             self._tasks.append(task_id)
         with contextlib.suppress(Refusal):  # it may be somebody else's by now, and nobody needs it any more
-            self._register("stranger", self._stranger)
+            self._generations[:] = [self._register("stranger")]
 
     def _claim(self, task_id: str) -> str:
         """Have an incident claimed; its key."""
@@ -253,17 +253,18 @@ class Ground:
         stub = self.pair.client(self.pair.runner_port, LANE_RUNNER, Role.SUPERVISOR, Reason.RUNNER_UNREACHABLE)
         return str(stub.ClaimIncident(request).incident.key)
 
-    def _register(self, runner_id: str, incarnation: str) -> None:
-        """Have a start of a runner registered."""
+    def _register(self, runner_id: str) -> int:
+        """Have the stranger's start registered; the generation of its lease."""
         request = supervisor_service_pb2.RegisterRequest(
             request_id=str(uuid.uuid4()),
             runner_id=runner_id,
-            incarnation=incarnation,
-            store_id=str(uuid.uuid4()),
+            incarnation=self._stranger,
+            store_id=self._store,
             address="127.0.0.1:1",
         )
         port = self.pair.supervisor_port
-        self.pair.client(port, SUPERVISOR, Role.RUNNER, Reason.SUPERVISOR_UNREACHABLE).Register(request)
+        stub = self.pair.client(port, SUPERVISOR, Role.RUNNER, Reason.SUPERVISOR_UNREACHABLE)
+        return int(stub.Register(request).generation)
 
     def _submit(self, script: str, **spec: Any) -> str:
         return self.pair.submit("sh", "-c", script.format(python=sys.executable), cwd=str(self.directory), **spec)

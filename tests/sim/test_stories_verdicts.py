@@ -6,9 +6,12 @@ import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+import pytest
+
 from lane_runner_svc.core.states import State
 from lanewarden.v1 import worker_service_pb2 as pb
 from lanewarden.v1.operator_service_pb2 import RUNNER_STATE_LIVE
+from supervisor_svc.loop.supervise import Supervise
 from tests.sim.sim_stage import Death
 from tests.sim.sim_stage import SimStage as Stage
 from tests.sim.stories import play
@@ -19,6 +22,16 @@ HOUR = 3600.0
 STALE_SECONDS = 900.0
 LATEST_SECONDS = 150.0
 """How much later a verdict may come after a death: the runner is heard again at its next renewal, and listened to first."""
+
+
+@pytest.fixture(autouse=True)
+def nobody_acts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Verdicts are read here, for as long as they last; what is done about them is in test_stories_supervision."""
+
+    async def only_watches(self: Supervise) -> None:
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(Supervise, "run", only_watches)
 
 
 async def steps_once(worker: Worker) -> int:
