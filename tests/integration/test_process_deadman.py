@@ -5,6 +5,7 @@ That the time of a suspended machine counts is shown with a clock that jumps, fo
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import socket
@@ -113,7 +114,8 @@ async def test_nothing_that_is_said_to_a_shim_ends_it(rig: Rig) -> None:
             client.connect(f"/proc/self/fd/{directory}/shim.sock")  # its own path may be too long for an address
             client.recv(1 << 14)
             client.send(packet.encode(errors="surrogateescape"))
-            assert client.recv(1 << 14) == b""
+            while said := client.recv(1 << 14):
+                assert json.loads(said)["type"] == "output", "the shim answers nothing but notes that it sends anyway"
     os.close(directory)
     await rig.host.stop(rig.key(), grace_seconds=5)
     record = await rig.end()
