@@ -78,7 +78,7 @@ class Reporter:
     async def run(self) -> None:
         """Stay registered; never returns."""
         while True:
-            granted = False
+            grant, granted = None, False
             try:
                 sent_ms = self._runner.clock.steady_ms()
                 grant = await self._register()
@@ -90,9 +90,12 @@ class Reporter:
                 self._failures = 0 if granted else self._failures
                 self._note_lost(refusal)
                 # One that is lost is asked once more before the next: perhaps this host has only slept.
-                if not granted and not self._holder.generation:
+                if grant is None and not self._holder.generation:
                     self._turn = (self._turn + 1) % len(self._supervisors)
-            await self._runner.clock.sleep(self._pause_seconds(self._failures))
+            pause_seconds = self._pause_seconds(self._failures)
+            if grant is not None and not granted:  # there is no room to store it: registering again renews it meanwhile
+                pause_seconds = min(pause_seconds, grant.renew_interval.ToMilliseconds() / 1000)
+            await self._runner.clock.sleep(pause_seconds)
 
     @property
     def _supervisor(self) -> Stub:

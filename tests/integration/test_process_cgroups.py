@@ -59,8 +59,7 @@ async def test_a_worker_and_its_descendants_are_in_a_cgroup_of_their_own(rig: Ri
     identity = await rig.host.launch(rig.spec("sh", "-c", script))
     await until(lambda: "up" in rig.log())
     (cgroup,) = of(rig, parent)
-    assert members(cgroup) == set(rig.alive())
-    assert len(members(cgroup)) == 2
+    await until(lambda: len(members(cgroup)) == 2 and members(cgroup) == set(rig.alive()))
     assert identity.pid in members(cgroup)
     await rig.host.stop(rig.key(), grace_seconds=5)
     await rig.end()

@@ -35,12 +35,10 @@ async def play(
 
 
 @pytest.mark.parametrize(("number", "story"), list(enumerate(story for _, story in ALL)), ids=IDS)
-async def test_each_service_is_killed_on_the_way(tmp_path: Path, number: int, story: Story) -> None:
-    """A kill of one service and, after the next step, of the other; after which step changes from story to story."""
-    first = number % 3
-    kills = {first: SERVICES[number // 3 % 2], first + 1: SERVICES[1 - number // 3 % 2]}
-    stage = await play(story, tmp_path, kills.get)
-    assert len(stage.kills) >= min(2, len(stage.steps) - first) > 0
+async def test_a_service_is_killed_on_the_way(tmp_path: Path, number: int, story: Story) -> None:
+    """One service is killed after one step; which one, and after which step, changes from story to story."""
+    stage = await play(story, tmp_path, {number % 3: SERVICES[number // 3 % 2]}.get)
+    assert len(stage.kills) >= 1
 
 
 async def ruled_and_killed(stage: Stage) -> AsyncIterator[str]:
