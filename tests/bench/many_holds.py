@@ -15,7 +15,8 @@ from lanewarden.errors import Reason
 from lanewarden.store import Emitter
 from lanewarden.v1 import lane_runner_service_pb2 as pb
 from tests.bench.figures import Figure
-from tests.integration.pair import LANE_RUNNER, Service, eventually, free_port
+from tests.integration.pair import LANE_RUNNER, Service, eventually
+from tests.ports import free_port
 from tests.runner_kit import LANES, RunnerKit, make_runner
 
 HOLDS: Final = 10_000

@@ -19,7 +19,8 @@ from tests.bench.figures import Figure
 from tests.bench.load import Caller, Target, bearer, echo_target, latencies_ms, target
 from tests.bench.subjects import WORKER, fresh_uuid, question, ruling
 from tests.bench.workers import Workers
-from tests.integration.pair import OPERATOR, Pair, free_port
+from tests.integration.pair import OPERATOR, Pair
+from tests.ports import free_port
 
 ROUNDS: Final = 5
 RULINGS_PER_ROUND: Final = 60

@@ -16,7 +16,8 @@ from lanewarden.v1 import supervisor_service_pb2 as pb
 from lanewarden.v1 import worker_service_pb2 as worker_pb
 from tests.bench.load import Caller, bearer, target
 from tests.bench.workers import Workers
-from tests.integration.pair import LANE_RUNNER, SUPERVISOR, Pair, eventually, free_port
+from tests.integration.pair import LANE_RUNNER, SUPERVISOR, Pair, eventually
+from tests.ports import free_port
 
 CALLERS: Final = 64
 CALLS_PER_ROUND: Final = 40  # of each caller

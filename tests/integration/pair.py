@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -27,6 +26,7 @@ from lanewarden.v1 import (
     task_pb2,
 )
 from tests.certificates import Files
+from tests.ports import free_port
 
 DEADLINE_SECONDS = 20.0
 PASSING = frozenset({Reason.RUNNER_UNREACHABLE, Reason.SUPERVISOR_UNREACHABLE, Reason.DEADLINE_PASSED})
@@ -48,12 +48,6 @@ def eventually(look: Callable[[], T | None], what: str, seconds: float = DEADLIN
                 raise
         time.sleep(0.01)
     raise AssertionError(f"not within {seconds} s: {what}")
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 class Service:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 import uuid
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -23,6 +22,7 @@ from lanewarden.v1 import operator_service_pb2 as pb
 from lanewarden.v1 import supervisor_service_pb2 as supervisor_pb
 from supervisor_svc.bootstrap import OPERATOR, SUPERVISOR, WRITE_TRACE, RunningSupervisor, running
 from supervisor_svc.config import SupervisorConfig
+from tests.ports import free_port
 
 LANE_RUNNER = lane_runner_service_pb2.DESCRIPTOR.services_by_name["LaneRunnerService"]
 PATIENCE_SECONDS = 20.0
@@ -31,12 +31,6 @@ OPENED_MS = 1_700_000_000_000
 
 def fresh() -> str:
     return str(uuid.uuid4())
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def task(task_id: str = "t1", **fields: Any) -> task_pb2.Task:

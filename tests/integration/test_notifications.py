@@ -28,7 +28,8 @@ from supervisor_svc.bootstrap import OPERATOR, SUPERVISOR
 from supervisor_svc.sinks import SinkFailed
 from supervisor_svc.sinks.webhook import WebhookSink
 from supervisor_svc.store.notifications import Notification
-from tests.integration.supervisor_kit import RunnerSide, World, escalation, free_port, refused, task, world
+from tests.integration.supervisor_kit import RunnerSide, World, escalation, refused, task, world
+from tests.ports import free_port
 
 PATIENCE_SECONDS = 20.0
 RELEASED = escalation_pb2.HOLD_STATE_RELEASED

@@ -12,8 +12,9 @@ from lanewarden.auth import Role
 from lanewarden.errors import Reason
 from lanewarden.v1 import lane_runner_service_pb2 as runner_pb
 from lanewarden.v1 import operator_service_pb2 as operator_pb
-from tests.integration.pair import OPERATOR, Pair, Service, eventually, free_port
+from tests.integration.pair import OPERATOR, Pair, Service, eventually
 from tests.integration.puppet import Puppet, state_of
+from tests.ports import free_port
 from tests.stories.lives import digest, worktree
 
 TTL_SECONDS = 2.0

@@ -13,7 +13,8 @@ from lanewarden.errors import Reason, refuse
 from lanewarden.v1 import operator_service_pb2 as pb
 from lanewarden.v1 import task_pb2
 from supervisor_svc.bootstrap import OPERATOR, SUPERVISOR
-from tests.integration.supervisor_kit import PATIENCE_SECONDS, free_port, fresh, refused, ruling, world
+from tests.integration.supervisor_kit import PATIENCE_SECONDS, fresh, refused, ruling, world
+from tests.ports import free_port
 
 SPEC = task_pb2.TaskSpec(argv=["true"], lane="a")
 COMMANDS: list[tuple[str, Any, str]] = [

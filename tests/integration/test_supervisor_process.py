@@ -18,7 +18,8 @@ from lanewarden import client
 from lanewarden.auth import Credentials, Role
 from lanewarden.v1 import operator_service_pb2 as pb
 from supervisor_svc.bootstrap import OPERATOR, SUPERVISOR
-from tests.integration.supervisor_kit import RunnerSide, escalation, free_port, ruling
+from tests.integration.supervisor_kit import RunnerSide, escalation, ruling
+from tests.ports import free_port
 
 WAIT_SECONDS = 30
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import socket
 import subprocess
 import sys
 import time
@@ -22,6 +21,7 @@ from lanewarden.otel import OtelTelemetry
 from lanewarden.server import Server
 from lanewarden.telemetry import OFF, TRACEPARENT, TelemetrySettings, configure, valid_traceparent
 from tests import echo_service as echo
+from tests.ports import free_port
 
 
 class Collector(trace_service_pb2_grpc.TraceServiceServicer):
@@ -38,10 +38,7 @@ class Collector(trace_service_pb2_grpc.TraceServiceServicer):
 @pytest.fixture
 def port() -> int:
     """A port that nothing listens at."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        number: int = probe.getsockname()[1]
-        return number
+    return free_port()
 
 
 @pytest.fixture
