@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
+from functools import partial
 from typing import Final
 
 from google.protobuf.duration_pb2 import Duration
@@ -17,7 +17,9 @@ from supervisor_svc.store.runners import RunnerRow
 from supervisor_svc.supervisor import Supervisor
 
 AT_ONCE_MAX: Final = 32
-"""How many runners are shown before renewals that have come meanwhile get their turn; it is about a millisecond's work."""
+"""How many runners are read and shown at once; it is a few milliseconds' work."""
+PAUSE_SECONDS: Final = 0.002
+"""Then renewals get their turn. A turn of the loop is not enough: gRPC's own thread has to get the interpreter, too."""
 _STATES: Final = {
     LeaseState.LIVE: pb.RUNNER_STATE_LIVE,
     LeaseState.SUSPECT: pb.RUNNER_STATE_SUSPECT,
@@ -33,13 +35,14 @@ class LeaseHandlers:
 
     async def ListRunners(self, request: pb.ListRunnersRequest, call: Call) -> pb.ListRunnersResponse:
         """Every runner and what its lease says, and this supervisor itself."""
-
-        rows, waiting = self._supervisor.read(lambda reader: (runners.everyone(reader), outbox.waiting_counts(reader)))
         response = pb.ListRunnersResponse(supervisor=self._own())
-        for number, row in enumerate(rows, start=1):
-            response.runners.append(self._runner(row, waiting.get(row.runner_id, 0)))
-            if number % AT_ONCE_MAX == 0:
-                await asyncio.sleep(0)
+        waiting, last_id = self._supervisor.read(outbox.waiting_counts), ""
+        while rows := self._supervisor.read(partial(runners.page, after=last_id, rows_max=AT_ONCE_MAX)):
+            response.runners.extend(self._runner(row, waiting.get(row.runner_id, 0)) for row in rows)
+            if len(rows) < AT_ONCE_MAX:
+                break
+            last_id = rows[-1].runner_id
+            await self._supervisor.clock.sleep(PAUSE_SECONDS)
         return response
 
     def _own(self) -> pb.SupervisorInfo:

@@ -111,17 +111,18 @@ class SupervisorHandlers:
         self._tell_if_changed(request.runner_id)
         self._supervisor.vitals.note(request.runner_id, self._vitals(request))
         self._carriage.answered(request.runner_id, request.answers)
-        row = self._supervisor.read(lambda reader: runners.find(reader, request.runner_id))
-        if row is not None and await self._seen(row, right.generation, call):
-            might = presence.supervision_generation(row.runner_id)
-            presence.hear_right(row.runner_id, right)
-            if presence.supervision_generation(row.runner_id) != might:
-                self._supervisor.announce(row.runner_id)
+        marks = self._supervisor.read(lambda reader: runners.marks(reader, request.runner_id))
+        taken, seen = marks or (0, 0)
+        if marks is not None and await self._seen(request.runner_id, right.generation, seen, call):
+            might = presence.supervision_generation(request.runner_id)
+            presence.hear_right(request.runner_id, right)
+            if presence.supervision_generation(request.runner_id) != might:
+                self._supervisor.announce(request.runner_id)
         return pb.KeepAliveResponse(
             ttl=self._ttl,
             renew_interval=self._renew_interval,
             sweep=presence.sweeps,
-            taken_sequence=row.taken_sequence if row else 0,
+            taken_sequence=taken,
             commands=self._carriage.commands(request.runner_id),
             supervisor_incarnation=self._supervisor.incarnation,
         )
@@ -165,17 +166,17 @@ class SupervisorHandlers:
             call=call,
         )
 
-    async def _seen(self, row: RunnerRow, generation: int, call: Call) -> bool:
+    async def _seen(self, runner_id: str, generation: int, seen: int, call: Call) -> bool:
         """Store a generation that is higher than every one before; False when there is no room for it, which costs the right
         to act and not the lease.
         """
-        if generation <= row.supervision_generation_seen:
+        if generation <= seen:
             return True
         try:
             await self._supervisor.do(
-                lambda session: runners.see_supervision_generation(session.uow, row.runner_id, generation),
+                lambda session: runners.see_supervision_generation(session.uow, runner_id, generation),
                 emitter=emitters.SUPERVISION,
-                entity=Entity("runner", row.runner_id),
+                entity=Entity("runner", runner_id),
                 call=call,
             )
         except Refusal as refusal:

@@ -51,6 +51,14 @@ def find(reader: Connection, runner_id: str) -> RunnerRow | None:
     return None if row is None else _from_row(row)
 
 
+def marks(reader: Connection, runner_id: str) -> tuple[int, int] | None:
+    """The ``taken_sequence`` and the ``supervision_generation_seen`` of a runner, or None: what each renewal asks for."""
+    row = reader.one(
+        "SELECT taken_sequence, supervision_generation_seen FROM runners WHERE runner_id = ?", (runner_id,)
+    )
+    return None if row is None else (int(row[0]), int(row[1]))
+
+
 def address(reader: Connection, runner_id: str) -> str:
     """Where a runner that has registered is called."""
     row = reader.one("SELECT address FROM runners WHERE runner_id = ?", (runner_id,))
@@ -61,6 +69,12 @@ def address(reader: Connection, runner_id: str) -> str:
 def everyone(reader: Connection) -> list[RunnerRow]:
     """Every runner that has ever registered, by id."""
     return [_from_row(row) for row in reader.query(f"{_SELECT} ORDER BY runner_id")]
+
+
+def page(reader: Connection, after: str, rows_max: int) -> list[RunnerRow]:
+    """The runners whose ids come after one, by id; "" is before all."""
+    rows = reader.query(f"{_SELECT} WHERE runner_id > ? ORDER BY runner_id LIMIT ?", (after, rows_max))
+    return [_from_row(row) for row in rows]
 
 
 def put(uow: UnitOfWork, runner: RunnerRow) -> None:
