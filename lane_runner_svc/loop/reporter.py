@@ -91,7 +91,7 @@ class Reporter:
                 self._note_lost(refusal)
                 # One that is lost is asked once more before the next: perhaps this host has only slept.
                 if grant is None and not self._holder.generation:
-                    self._turn = (self._turn + 1) % len(self._supervisors)
+                    self._next_turn()
             pause_seconds = self._pause_seconds(self._failures)
             if grant is not None and not granted:  # there is no room to store it: registering again renews it meanwhile
                 pause_seconds = min(pause_seconds, grant.renew_interval.ToMilliseconds() / 1000)
@@ -101,6 +101,9 @@ class Reporter:
     def _supervisor(self) -> Stub:
         """Whose turn it is."""
         return self._supervisors[self._turn][1]
+
+    def _next_turn(self) -> None:
+        self._turn = (self._turn + 1) % len(self._supervisors)
 
     async def _register(self) -> pb.RegisterResponse:
         request = pb.RegisterRequest(
@@ -162,6 +165,9 @@ class Reporter:
                 pause_ms = clock.renewal_ms * self._runner.random.random()
             else:
                 renewals.answered(request, response)
+                if not renewals.supervisor_works and len(self._supervisors) > 1:
+                    self._next_turn()
+                    raise Refusal(Reason.SUPERVISOR_UNREACHABLE, "it answers, and its sweep stands still")
                 clock = self._holder.renew(response, sent_ms=sent_ms)
                 self._note_connected()
                 pause_ms = clock.renew_ms

@@ -12,7 +12,10 @@ from lane_runner_svc.core.states import State
 from lane_runner_svc.core.task import PauseCause
 from lanewarden.errors import Reason, Refusal
 from lanewarden.v1 import operator_service_pb2, task_pb2
+from supervisor_svc import emitters as supervisor_emitters
 from supervisor_svc.core.leases import LeaseState
+from supervisor_svc.store import runners
+from supervisor_svc.work.session import Session
 from tests.sim.lease_stage import GRACE_SECONDS, RENEW_SECONDS, TTL_SECONDS, LeaseStage
 from tests.sim.nodes import RunnerNode
 from tests.sim.stories import play
@@ -200,6 +203,68 @@ def test_p16_h13_a_replacement_fences_the_old_supervisor_and_keeps_the_hold(dire
     byte-identical, and the audit names the old owner and the new one.
     """
     play(replaced, directory, make=LeaseStage)
+
+
+async def stalled(stage: LeaseStage) -> AsyncIterator[str]:
+    before = await stage.supervised("alpha")
+    stage.presence("alpha").sweep = list  # type: ignore[method-assign]  # it answers, and ends no lease
+    after = await stage.supervised("beta")
+    assert after.generation == before.generation + 1
+    with pytest.raises(Refusal, match="SUPERVISION_FENCED"):
+        await stage.act(before.generation)
+    yield "the next one supervises"
+
+
+def test_p15_a_supervisor_that_answers_and_does_not_sweep_is_left(directory: Path) -> None:
+    """Nobody would end a lease there or act on a report, so the runner turns to the next in its list, and its actions are
+    fenced.
+    """
+    play(stalled, directory, make=LeaseStage)
+
+
+async def stalled_alone(stage: LeaseStage) -> AsyncIterator[str]:
+    stage.runner.supervisors = ("supervisor",)
+    before = await stage.supervised("alpha")
+    stage.presence("alpha").sweep = list  # type: ignore[method-assign]
+    await stage.throughout(60.0, lambda: stage.supervision() == before, "the runner stays with it")
+    yield "a minute"
+
+
+def test_a_supervisor_that_does_not_sweep_is_kept_when_there_is_no_other(directory: Path) -> None:
+    """Rulings still pass through it."""
+    play(stalled_alone, directory, make=LeaseStage)
+
+
+async def gap(stage: LeaseStage) -> AsyncIterator[str]:
+    stage.runner.supervisors = ("supervisor",)
+    await stage.supervised("alpha")
+    first = await stage.submit("first", asks_and_leaves)
+    await stage.open_holds(first)
+    await stage.until(lambda: stage.views_agree("alpha"), "the supervisor has heard everything")
+    registered = stage.calls("runner -> supervisor Register")
+
+    def lose(session: Session) -> None:
+        session.uow.execute("UPDATE tasks SET version = version - 1, state = 'RUNNING'")
+        runners.set_taken(session.uow, "runner", 1)
+
+    assert stage.supervisor.parts is not None
+    await stage.supervisor.parts.supervisor.do(lose, emitter=supervisor_emitters.REPORT)
+    second = await stage.submit_at_runner("second", asks_and_leaves)
+    await stage.state_is(second, State.HELD)
+    await stage.until(
+        lambda: stage.views_agree("alpha"), "the supervisor has heard everything again", 2 * RENEW_SECONDS
+    )
+    assert stage.calls("runner -> supervisor Register") == registered + 1
+    opened = [each.escalation_id for each in stage.people.news if each.kind == "opened"]
+    assert sorted(opened) == sorted(each.escalation_id for task in (first, second) for each in stage.holds(task))
+    yield "told again"
+
+
+def test_p13_a_gap_in_the_reports_is_found_and_sent_again(directory: Path) -> None:
+    """A supervisor that has lost what it had taken does not take what comes after the gap: the runner registers once, tells
+    what is missing, and nobody is told of a question twice.
+    """
+    play(gap, directory, make=LeaseStage)
 
 
 async def back_and_forth(stage: LeaseStage) -> AsyncIterator[str]:
