@@ -17,6 +17,8 @@ log = logging.getLogger(__name__)
 
 SWEEP_STILL_MS_MAX: Final = 15_000
 """A supervisor sweeps every five seconds; one whose count stands still for three of them does not work."""
+SWEEP_STILL_ANSWERS_MIN: Final = 3
+"""So many answers in a row must say so: one that comes after a suspend tells nothing of the time before it."""
 
 
 class Renewals:
@@ -37,6 +39,7 @@ class Renewals:
         self._told_lanes: dict[str, str] = {}
         self._taken = grant.taken_sequence
         self._sweep = 0
+        self._still = 0
         self._advanced_ms = runner.clock.steady_ms()
         self.supervisor_works = True
 
@@ -77,8 +80,10 @@ class Renewals:
     def _note_sweep(self, sweep: int) -> None:
         now_ms = self._runner.clock.steady_ms()
         if sweep != self._sweep:
-            self._sweep, self._advanced_ms = sweep, now_ms
-        works = now_ms - self._advanced_ms <= SWEEP_STILL_MS_MAX
+            self._sweep, self._advanced_ms, self._still = sweep, now_ms, 0
+        else:
+            self._still += 1
+        works = self._still < SWEEP_STILL_ANSWERS_MIN or now_ms - self._advanced_ms <= SWEEP_STILL_MS_MAX
         if works != self.supervisor_works:
             self.supervisor_works = works
             log.warning("the supervisor works again" if works else "the supervisor answers and does not work")
