@@ -33,19 +33,19 @@ _UNTOLD_PAUSE_SECONDS = 0.002
 
 
 def kill_survivors(identity: WorkerIdentity, marks: dict[str, str], cgroup: Cgroup) -> int:
-    """SIGKILL every survivor of the launch, and those that are born meanwhile; returns how many were seen.
+    """SIGKILL every survivor of the launch, and those that are born meanwhile; returns how many were seen or cannot be told.
 
     Nobody is left only when it returns 0: one that was seen may have had a child before it died. Blocks for a few scans
     of /proc: each looks at who is new since the last, for in a list alone a parent that ends hides a child that begins.
     """
     if identity.boot_id != kernel.boot_id():
         return 0
-    seen, known = 0, _self_and_ancestors()
+    seen, known, untold = 0, _self_and_ancestors(), set[int]()
 
     def is_ours(pid: int) -> bool | None:
-        """None while the process cannot be told."""
+        """None while the process cannot be told. One that is older than the worker is not of its kin."""
         ticks = kernel.start_ticks(pid)
-        if ticks is None:
+        if ticks is None or ticks < identity.start_ticks:
             return False
         return _is_recorded(identity, pid, ticks) or cgroup.has(pid) or _has_marks(pid, marks)
 
@@ -53,7 +53,7 @@ def kill_survivors(identity: WorkerIdentity, marks: dict[str, str], cgroup: Cgro
         there = {int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdecimal()}
         known &= there
         if not (fresh := there - known):
-            break
+            return seen
         for pid in fresh:
             ours = is_ours(pid)
             if ours:
@@ -61,9 +61,10 @@ def kill_survivors(identity: WorkerIdentity, marks: dict[str, str], cgroup: Cgro
                 _kill(pid, is_ours)
             if ours is not None:
                 known.add(pid)
-        if not fresh & known:
+        untold = fresh - known
+        if untold == fresh:
             time.sleep(_UNTOLD_PAUSE_SECONDS)
-    return seen
+    return seen + len(untold)
 
 
 def _is_recorded(identity: WorkerIdentity, pid: int, ticks: int) -> bool:
@@ -84,7 +85,9 @@ def _kill(pid: int, is_ours: Callable[[int], bool | None]) -> None:
 
 
 def _has_marks(pid: int, marks: dict[str, str]) -> bool | None:
-    """None for a process that is about to run another program: for a moment it shows neither arguments nor environment."""
+    """None for a process that is about to run another program, or to be gone: for a moment, which is long on a machine that
+    is short of time, it shows neither arguments nor environment.
+    """
     try:
         if Path(f"/proc/{pid}").stat().st_uid != os.geteuid():
             return False

@@ -143,6 +143,37 @@ async def test_p03_the_recorded_worker_is_ended(
     assert stranger.end() == -signal.SIGKILL
 
 
+async def test_a_survivor_that_cannot_be_told_for_long_is_waited_for(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a machine that is short of time a process may be on its way into another program for as long as one looks: the
+    attempt has not ended while there is one that may be its own.
+    """
+    launch, looks = "a" * 32, iter(range(10))
+    marks = {survivors.ATTEMPT_MARK: str(rig.key()), survivors.LAUNCH_MARK: launch}
+    survivor = Bystander(env=marks)
+    told = survivors._has_marks
+
+    def not_yet(pid: int, marks: dict[str, str]) -> bool | None:
+        return None if pid == survivor.pid and next(looks, None) is not None else told(pid, marks)
+
+    monkeypatch.setattr(survivors, "_has_marks", not_yet)
+    monkeypatch.setattr(survivors, "_SCANS_MAX", 3)
+    rig.directory().mkdir(parents=True)
+    worker = {"pid": NOBODY, "start_ticks": survivor.start_ticks, "boot_id": boot_id(), "launch_id": launch}
+    (rig.directory() / "worker.json").write_text(json.dumps(worker))
+    await rig.host.adopt([rig.key()])
+    assert survivor.end() == -signal.SIGKILL
+
+
+async def test_nobody_is_waited_for_who_is_older_than_the_worker(
+    rig: Rig, stranger: Bystander, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The control: a stranger that can never be told holds nothing up, since it was there before."""
+    monkeypatch.setattr(survivors, "_has_marks", lambda pid, marks: None if pid == stranger.pid else False)
+    monkeypatch.setattr(survivors, "_SCANS_MAX", 3)
+    await adopt_fabricated(rig, NOBODY, stranger.start_ticks + 1, boot_id())
+    assert stranger.untouched()
+
+
 RUNNER = """
 import asyncio, json, os, signal, sys
 from pathlib import Path
