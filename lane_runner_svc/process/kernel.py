@@ -67,11 +67,21 @@ def stat_fields(pid: int) -> list[bytes]:
 
 
 def start_ticks(pid: int) -> int | None:
-    """When a living process started, in clock ticks since boot; None for one that is gone or a zombie."""
+    """When a living process started, in clock ticks since boot; None for one that is gone or a zombie.
+
+    A process whose first thread has ended looks like a zombie, and lives while another of its threads does.
+    """
     fields = stat_fields(pid)
-    if not fields or fields[0] in {b"Z", b"X"}:
+    if not fields or (fields[0] in {b"Z", b"X"} and int(fields[17]) <= 1):
         return None
     return int(fields[19])
+
+
+def environment(pid: int) -> bytes:
+    """The environment that a process was started with, as one of its threads still shows it; empty when none does."""
+    if held := read_proc(f"/proc/{pid}/environ"):
+        return held
+    return next(filter(None, (read_proc(f"/proc/{pid}/task/{tid}/environ") for tid in _threads(pid))), b"")
 
 
 def is_kernel_thread(pid: int) -> bool:
@@ -82,8 +92,11 @@ def is_kernel_thread(pid: int) -> bool:
 
 def children(pid: int) -> list[int]:
     """Children of a process, zombies included; may miss one that is being born or reparented just now."""
+    return [int(child) for tid in _threads(pid) for child in read_proc(f"/proc/{pid}/task/{tid}/children").split()]
+
+
+def _threads(pid: int) -> list[str]:
     try:
-        threads = os.listdir(f"/proc/{pid}/task")
+        return os.listdir(f"/proc/{pid}/task")
     except OSError:
         return []
-    return [int(child) for tid in threads for child in read_proc(f"/proc/{pid}/task/{tid}/children").split()]

@@ -93,11 +93,11 @@ def _has_marks(pid: int, marks: dict[str, str]) -> bool | None:
             return False
     except OSError:
         return False
-    held = kernel.read_proc(f"/proc/{pid}/environ")
+    held = kernel.environment(pid)
     if not held and not kernel.is_kernel_thread(pid):
         if not kernel.read_proc(f"/proc/{pid}/cmdline") and kernel.start_ticks(pid) is not None:
             return None
-        held = kernel.read_proc(f"/proc/{pid}/environ")  # it may have begun in between
+        held = kernel.environment(pid)  # it may have begun in between
     return {f"{name}={value}".encode() for name, value in marks.items()} <= set(held.split(b"\0"))
 
 

@@ -16,8 +16,9 @@ from pathlib import Path
 
 import pytest
 
-from lane_runner_svc.process import ExitKind, ExitRecord, survivors
+from lane_runner_svc.process import ExitKind, ExitRecord, kernel, survivors
 from lane_runner_svc.process.kernel import boot_id
+from tests.integration.pair import eventually
 from tests.integration.process_kit import Bystander, Rig
 
 ROOT = Path(__file__).parents[2]
@@ -162,6 +163,32 @@ async def test_a_survivor_that_cannot_be_told_for_long_is_waited_for(rig: Rig, m
     (rig.directory() / "worker.json").write_text(json.dumps(worker))
     await rig.host.adopt([rig.key()])
     assert survivor.end() == -signal.SIGKILL
+
+
+HEADLESS = """
+import ctypes, threading, time
+threading.Thread(target=time.sleep, args=(1000,)).start()
+print("up", flush=True)
+ctypes.CDLL(None).pthread_exit(None)
+"""
+
+
+async def test_a_survivor_whose_first_thread_has_ended_is_ended(rig: Rig) -> None:
+    """It looks like a zombie, shows no environment, and lives."""
+    launch = "a" * 32
+    marks = {survivors.ATTEMPT_MARK: str(rig.key()), survivors.LAUNCH_MARK: launch}
+    survivor = subprocess.Popen([sys.executable, "-c", HEADLESS], env=marks, stdout=subprocess.PIPE)
+    try:
+        assert survivor.stdout is not None
+        assert survivor.stdout.readline() == b"up\n"
+        eventually(lambda: kernel.stat_fields(survivor.pid)[0] == b"Z", "its first thread has ended")
+        rig.directory().mkdir(parents=True)
+        worker = {"pid": NOBODY, "start_ticks": 1, "boot_id": boot_id(), "launch_id": launch}
+        (rig.directory() / "worker.json").write_text(json.dumps(worker))
+        await rig.host.adopt([rig.key()])
+        assert survivor.wait(10) == -signal.SIGKILL
+    finally:
+        survivor.kill()
 
 
 async def test_nobody_is_waited_for_who_is_older_than_the_worker(
