@@ -142,7 +142,9 @@ class ProcessHost:
         return started
 
     async def _spawn(self, directory: AttemptDirectory, spec: LaunchSpec) -> Mapping[str, Any]:
-        """The report of the attempt's shim. A second shim does no harm: only one gets the lock."""
+        """The report of the attempt's shim. A second shim does no harm: one at a time has the lock, and none starts a worker
+        where there has been one.
+        """
         launch_id = secrets.token_hex(16)
         marks = {ATTEMPT_MARK: str(spec.key), LAUNCH_MARK: launch_id}
         message = {

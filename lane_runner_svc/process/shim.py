@@ -2,7 +2,7 @@
 
 It is started in the attempt directory with what to run on its standard input, and answers with one line of
 JSON on its standard output: ``ready`` and who the worker is, ``failed`` and why, ``locked`` when another shim
-has the attempt, or ``ended`` when the attempt has its exit record. Only after ``ready`` a worker runs.
+has the attempt, or ``ended`` when the attempt has had its worker or its end. Only after ``ready`` a worker runs.
 """
 # ruff: noqa: PTH108, PTH110 - pathlib would be a fifth of the shim's start
 
@@ -34,7 +34,8 @@ def main() -> None:
     umask = os.umask(0o077)
     if files.try_lock(files.LOCK) is None:  # the descriptor stays open, and the lock ours, until this process ends
         return _answer({"outcome": "locked"})
-    if os.path.exists(files.EXIT):
+    # A worker without an end had a shim that is lost, its spawner with it: the host settles that, and nothing runs twice.
+    if os.path.exists(files.EXIT) or os.path.exists(files.WORKER):
         return _answer({"outcome": "ended"})
     try:
         files.reserve(files.EXIT)

@@ -175,6 +175,24 @@ async def test_p10_launch_of_an_ended_attempt_runs_nothing(rig: Rig) -> None:
     assert rig.log() == "once\n"
 
 
+async def test_p10_no_worker_starts_where_there_has_been_one(rig: Rig, tmp_path: Path) -> None:
+    """A shim that dies with its spawner before the launch was answered leaves a worker that may have run. The launch is
+    tried again, and the attempt ends as lost: nothing runs twice.
+    """
+    await rig.host.launch(rig.spec("sh", "-c", "echo first; exec sleep 1000"))
+    await until(lambda: rig.log() == "first\n")
+    await rig.host.close()
+    os.kill(shim_pid(rig.directory()), signal.SIGKILL)
+    other = Rig(tmp_path, task_id=rig.task_id)
+    try:
+        await other.host.launch(rig.spec("sh", "-c", "echo second"))
+        assert (await other.end()).kind is ExitKind.SHIM_LOST
+        assert rig.log() == "first\n"
+        assert rig.alive() == []
+    finally:
+        await other.close()
+
+
 async def test_second_host_cannot_start_a_running_attempt(rig: Rig, tmp_path: Path) -> None:
     """A launch by another host of an attempt that runs finds that worker: the lock decides, not anybody's memory."""
     spec = rig.spec("sleep", "1000")
