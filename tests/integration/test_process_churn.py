@@ -56,7 +56,8 @@ def test_launches_and_stops_with_random_kills(tmp_path: Path, churn: dict[str, s
         Bystander(session=True),
         Bystander(env={"LANEWARDEN_ATTEMPT_ID": mark, "LANEWARDEN_LAUNCH_ID": "f" * 32}),
     ]
-    lives = _run(directory, churn, cycles // LANES)
+    each = -(-cycles // LANES)
+    lives = _run(directory, churn, each)
 
     variable = f"CHURN={churn['CHURN']}"
     deadline = time.monotonic() + 10  # an orphan of the last kill is somebody else's to reap
@@ -67,7 +68,7 @@ def test_launches_and_stops_with_random_kills(tmp_path: Path, churn: dict[str, s
     assert all(bystander.untouched() for bystander in bystanders)
     assert [bystander.end() for bystander in bystanders] == [0, 0, 0]
 
-    ends = _ends(directory, cycles // LANES)
+    ends = _ends(directory, each)
     print(f"{sum(ends.values())} cycles in {lives} lives of the runner: {dict(ends)}")
     assert lives > 1
     assert {"EXITED", "SIGNALED", "SHIM_LOST"} <= ends.keys()
