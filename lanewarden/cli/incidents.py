@@ -6,14 +6,12 @@ import uuid
 
 import click
 
-from lanewarden.cli import resolve, views
+from lanewarden.cli import given_up, resolve, views
 from lanewarden.cli.connect import ROWS_MAX, operator, pages
 from lanewarden.cli.exits import Exit
 from lanewarden.cli.inbox import json_option
 from lanewarden.cli.state import StateDir
-from lanewarden.v1 import incident_pb2
 from lanewarden.v1 import operator_service_pb2 as pb
-from lanewarden.worker_messages import enum_word
 
 
 @click.command()
@@ -35,20 +33,9 @@ def incidents(state: StateDir, task: str, resolved: bool, limit: int, as_json: b
     if as_json:
         views.print_documents(found)
         return Exit.DONE
-    rows = [[each.key, _state(each), _where(each), views.moment(each.claimed_at)] for each in found]
+    rows = [[each.key, given_up.filing(each), given_up.place(each), views.moment(each.claimed_at)] for each in found]
     views.print_table(("INCIDENT", "STATE", "WHERE", "CLAIMED"), rows, empty="no incidents")
     return Exit.DONE
-
-
-def _state(incident: incident_pb2.Incident) -> str:
-    word = enum_word(incident_pb2.IncidentState, incident.state)
-    return word if not incident.also_task_ids else f"{word}, with {len(incident.also_task_ids)} more"
-
-
-def _where(incident: incident_pb2.Incident) -> str:
-    if incident.external_id:
-        return incident.url or incident.external_id
-    return f"filing failed: {incident.failure}" if incident.failure else "not yet"
 
 
 @click.group()

@@ -151,6 +151,8 @@ def run(state: StateDir, /, detach: bool, parent: str, **wanted: Any) -> int:
     if ended.on_success.state == task_pb2.HOOK_STATE_FAILED:
         complain(f"lanewarden: to try its on_success command again: `{command(state)} retry {task_id}`")
         return Exit.FAILED
+    if ended.state == task_pb2.TASK_STATE_SETTLED:
+        complain(f"lanewarden: why: `{command(state)} why {task_id}`; to go on: `{command(state)} reopen {task_id}`")
     return Exit.DONE if ended.state == task_pb2.TASK_STATE_SUCCEEDED else Exit.FAILED
 
 

@@ -7,7 +7,7 @@ from typing import Final
 
 import click
 
-from lanewarden.cli import durations, resolve, views
+from lanewarden.cli import durations, given_up, resolve, views
 from lanewarden.cli.connect import ROWS_MAX, operator, pages
 from lanewarden.cli.exits import Exit
 from lanewarden.cli.inbox import json_option
@@ -65,6 +65,7 @@ def _fields(task: task_pb2.Task) -> list[tuple[str, str]]:
         ("verdict", f"{views.verdict(task)}; see `lanewarden why {task.task_id}`" if views.verdict(task) else ""),
         ("summary", task.summary),
         ("written by", enum_word(task_pb2.Author, task.summary_author) if task.summary else ""),
+        *given_up.fields(task),
         ("owner", views.person(task.owner)),
         ("lane", f"{spec.lane} of {task.runner_id}"),
         ("command", shlex.join(spec.argv)),

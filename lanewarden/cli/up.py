@@ -33,7 +33,9 @@ _SINKS: Final = "Tell people by stdout, webhook:URL, jsonl:PATH or command:PROGR
 def up(state: StateDir, lanes: int, port_supervisor: int, port_runner: int, sinks: tuple[str, ...]) -> int:
     """Run both services in the foreground.
 
-    What people are told about questions is always written to notifications.jsonl in the state directory as well.
+    What people are told about questions is always written to notifications.jsonl in the state directory as well. The
+    services take every other setting of theirs from the environment: LANEWARDEN_SUPERVISOR_STALE_SECONDS is
+    `supervisor-svc --stale-seconds`.
 
     Ends on Ctrl-C, SIGTERM or `lanewarden down`, and stops its workers then; their tasks go on at the next `up`.
     """

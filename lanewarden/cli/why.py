@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from lanewarden.cli import resolve, views
+from lanewarden.cli import given_up, resolve, views
 from lanewarden.cli.connect import operator
 from lanewarden.cli.exits import Exit
 from lanewarden.cli.inbox import json_option
@@ -36,6 +36,7 @@ def why(state: StateDir, task: str, as_json: bool) -> int:
             ("task", f"{explained.task.task_id} ({explained.task.spec.name})"),
             ("verdict", f"{enum_word(task_pb2.Verdict, explained.verdict)}: {explained.because}"),
             ("action", f"{explained.action} (arm {explained.arm})"),
+            *given_up.fields(explained.task),
         ]
     )
     passed = [[each.arm, each.because] for each in explained.passed]

@@ -13,7 +13,7 @@ from lanewarden.client import Stub
 from lanewarden.errors import Reason, Refusal, refuse
 from lanewarden.server import Call
 from lanewarden.store import Entity
-from lanewarden.v1 import task_pb2
+from lanewarden.v1 import incident_pb2, task_pb2
 from supervisor_svc import emitters
 from supervisor_svc.store import runners
 from supervisor_svc.supervisor import Supervisor
@@ -70,7 +70,7 @@ class Forwarder:
         The runner knows a repeat by the request's own id. ``detail_of`` reads from the answer what the audit adds to the
         action.
         """
-        outcome, task = Reason.DEADLINE_PASSED.name, None
+        outcome, response = Reason.DEADLINE_PASSED.name, None
         try:
             if not runner_id:
                 deed, runner_id = self._addressed(deed)
@@ -79,11 +79,11 @@ class Forwarder:
             outcome = refusal.reason.name
             raise
         else:
-            outcome, task = "OK", getattr(response, "task", None)
+            outcome = "OK"
             deed = replace(deed, action=f"{deed.action} {detail_of(response)}".rstrip())
             return response
         finally:  # also when the caller has given up: the runner may have carried it out
-            await self._record(deed, outcome, task, call)
+            await self._record(deed, outcome, response, call)
 
     def _addressed(self, deed: Deed) -> tuple[Deed, str]:
         """The deed with its task, and the runner that owns both.
@@ -96,13 +96,17 @@ class Forwarder:
         found = self._supervisor.read(lambda reader: commands.find_escalation(reader, deed.escalation_id))
         return replace(deed, task_id=found.task_id), found.runner_id
 
-    async def _record(self, deed: Deed, outcome: str, task: task_pb2.Task | None, call: Call) -> None:
+    async def _record(self, deed: Deed, outcome: str, answer: Any, call: Call) -> None:
+        task: task_pb2.Task | None = getattr(answer, "task", None)
+        incident: incident_pb2.Incident | None = getattr(answer, "incident", None)
         task_id = task.task_id if task is not None else deed.task_id
 
         def work(session: Session) -> None:
             session.record(deed, outcome, task_id=task_id)
             if task is not None:
                 intake.learn_task(session, task)
+            if incident is not None:
+                intake.put_incident(session, incident)
 
         entity = Entity("task", task_id) if task_id else None
         await self._supervisor.do(work, emitter=emitters.FORWARD, entity=entity, call=call)

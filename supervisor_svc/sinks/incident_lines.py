@@ -36,13 +36,13 @@ class IncidentLines:
     async def find(self, key: str) -> Filed | None:
         """The line that names the key."""
         found: list[Filed | None] = []
-        await self._aside.run(lambda: found.append(self._locked(lambda file: _find(file, [key]))))
+        await self._aside.run(lambda: found.append(self._locked(lambda file: self._find(file, [key]))))
         return found[0]
 
     async def create(self, report: Report) -> Filed:
         """Append a line, unless one names a key of the report already; durable when it returns."""
         made: list[Filed] = []
-        await self._aside.run(lambda: made.append(self._locked(lambda file: _append(file, report))))
+        await self._aside.run(lambda: made.append(self._locked(lambda file: self._append(file, report))))
         return made[0]
 
     def _locked(self, work: Callable[[Any], T]) -> T:
@@ -51,29 +51,30 @@ class IncidentLines:
             fcntl.flock(file, fcntl.LOCK_EX)
             return work(file)
 
+    def _find(self, file: Any, keys: Sequence[str]) -> Filed | None:
+        wanted = set(keys)
+        file.seek(0)
+        for number, line in enumerate(file, 1):
+            try:
+                told = json.loads(line)
+                named = {each["key"] for each in told["subjects"]}
+            except (ValueError, TypeError, KeyError):
+                continue  # a line that was torn, or is not ours
+            if named & wanted:
+                return self._line(number)
+        return None
 
-def _find(file: Any, keys: Sequence[str]) -> Filed | None:
-    wanted = set(keys)
-    file.seek(0)
-    for number, line in enumerate(file, 1):
-        try:
-            told = json.loads(line)
-            named = {each["key"] for each in told["subjects"]}
-        except (ValueError, TypeError, KeyError):
-            continue  # a line that was torn, or is not ours
-        if named & wanted:
-            return Filed(external_id=f"line-{number}")
-    return None
+    def _append(self, file: Any, report: Report) -> Filed:
+        if found := self._find(file, [each.key for each in report.subjects]):
+            return found
+        file.seek(0)
+        lines = sum(1 for _ in file)
+        size = file.seek(0, os.SEEK_END)
+        torn = size > 0 and os.pread(file.fileno(), 1, size - 1) != b"\n"
+        file.write((b"\n" if torn else b"") + report.json().encode() + b"\n")
+        file.flush()
+        os.fsync(file.fileno())
+        return self._line(lines + 1)
 
-
-def _append(file: Any, report: Report) -> Filed:
-    if found := _find(file, [each.key for each in report.subjects]):
-        return found
-    file.seek(0)
-    lines = sum(1 for _ in file)
-    size = file.seek(0, os.SEEK_END)
-    torn = size > 0 and os.pread(file.fileno(), 1, size - 1) != b"\n"
-    file.write((b"\n" if torn else b"") + report.json().encode() + b"\n")
-    file.flush()
-    os.fsync(file.fileno())
-    return Filed(external_id=f"line-{lines + 1}")
+    def _line(self, number: int) -> Filed:
+        return Filed(external_id=f"line-{number}", url=f"{self._path.absolute().as_uri()}#line-{number}")

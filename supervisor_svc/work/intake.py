@@ -113,9 +113,15 @@ def put_task(session: Session, task: task_pb2.Task) -> None:
         unfiled=judging.unfiled(task),
     )
     for each in task.incidents:
-        resolved = each.state == incident_pb2.INCIDENT_STATE_RESOLVED
-        incidents.put(session.uow, each.key, task.task_id, resolved=resolved, payload=each.SerializeToString())
+        put_incident(session, each)
     session.touch(Topic("task", task.task_id))
+
+
+def put_incident(session: Session, incident: incident_pb2.Incident) -> None:
+    """Store an incident as its runner has it now."""
+    resolved = incident.state == incident_pb2.INCIDENT_STATE_RESOLVED
+    payload = incident.SerializeToString()
+    incidents.put(session.uow, incident.key, incident.task_id, resolved=resolved, payload=payload)
 
 
 def learn_task(session: Session, task: task_pb2.Task) -> None:

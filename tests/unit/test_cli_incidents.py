@@ -10,7 +10,7 @@ import pytest
 
 from lanewarden.cli.exits import Exit
 from lanewarden.errors import Reason, refuse
-from lanewarden.v1 import incident_pb2
+from lanewarden.v1 import incident_pb2, task_pb2
 from tests.cli_kit import Desk, desk, pb, task
 
 
@@ -55,6 +55,28 @@ def test_incidents_as_json_are_one_document_with_every_field(at: Desk) -> None:
     assert [each["key"] for each in json.loads(out)] == ["tabc1/2/settled", "tabc1/1/settled"]
     assert json.loads(out)[0]["follows"] == "tabc1/1/settled"
     assert at.got(pb.ListIncidentsRequest).resolved
+
+
+@pytest.mark.parametrize("command", ["task", "why"])
+def test_a_task_that_was_given_up_says_why_where_and_what_to_do(at: Desk, command: str) -> None:
+    """The diagnosis, the incident of this epoch and its place or what filing failed with, and the command that goes on."""
+    given_up = task("tabe3", state=task_pb2.TASK_STATE_SETTLED, epoch=2, diagnosis="the worker said: no login")
+    given_up.incidents.extend(at.operator.incidents)
+    at.operator.tasks.append(given_up)
+    for incident, number in zip(given_up.incidents, (2, 1), strict=True):
+        incident.epoch = number
+    code, out, _ = at.run(command, "tabe3")
+    assert code == 0
+    said = {line[: line.find("  ")]: line.split("  ")[-1].strip() for line in out.splitlines() if "  " in line}
+    assert said["diagnosis"] == "the worker said: no login"
+    assert (said["incident"], said["tracker"]) == (
+        "tabc1/2/settled, filing failed",
+        "filing failed: try 3: Connection refused",
+    )
+    assert "`lanewarden reopen tabe3`" in said["to go on"]
+    assert not {"diagnosis", "incident", "to go on"} & {
+        line.partition(" ")[0] for line in at.run(command, "tabc1")[1].splitlines()
+    }
 
 
 def test_an_incident_is_resolved_by_its_key(at: Desk) -> None:

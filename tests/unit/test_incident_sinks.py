@@ -108,6 +108,7 @@ async def test_a_line_per_incident_and_each_found_by_any_of_its_tasks(tmp_path: 
     assert await tracker.find("t2/1/stale") == first
     second = await tracker.create(report("t3"))
     assert (first.external_id, second.external_id) == ("line-1", "line-2")
+    assert second.url == f"{path.as_uri()}#line-2"
     assert [len(json.loads(line)["subjects"]) for line in path.read_text().splitlines()] == [2, 1]
 
 
