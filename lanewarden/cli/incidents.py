@@ -33,8 +33,9 @@ def incidents(state: StateDir, task: str, resolved: bool, limit: int, as_json: b
     if as_json:
         views.print_documents(found)
         return Exit.DONE
-    rows = [[each.key, given_up.filing(each), given_up.place(each), views.moment(each.claimed_at)] for each in found]
-    views.print_table(("INCIDENT", "STATE", "WHERE", "CLAIMED"), rows, empty="no incidents")
+    rows = [[each.key, given_up.filing(each), views.moment(each.claimed_at), given_up.place(each)] for each in found]
+    # Half an address leads nowhere.
+    views.print_table(("INCIDENT", "STATE", "CLAIMED", "WHERE"), rows, empty="no incidents", whole="WHERE")
     return Exit.DONE
 
 

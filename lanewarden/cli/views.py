@@ -30,14 +30,15 @@ def print_documents(messages: Iterable[Message]) -> None:
     write_json([document(message) for message in messages])
 
 
-def print_table(headers: Sequence[str], rows: Sequence[Sequence[str]], *, empty: str) -> None:
-    """A table with one line per row, or the line ``empty``."""
+def print_table(headers: Sequence[str], rows: Sequence[Sequence[str]], *, empty: str, whole: str = "") -> None:
+    """A table with one line per row, or the line ``empty``. Cells are cut, but for those of column ``whole``."""
     if not rows:
         click.echo(empty)
         return
     from tabulate import tabulate
 
-    cells = [[_cell(cell) for cell in row] for row in rows]
+    widths = [None if header == whole else CELL_WIDTH for header in headers]
+    cells = [[_cell(cell, width) for cell, width in zip(row, widths, strict=True)] for row in rows]
     click.echo(tabulate(cells, headers, tablefmt="plain", disable_numparse=True))
 
 
@@ -52,9 +53,9 @@ def print_fields(fields: Iterable[tuple[str, str]]) -> None:
             click.echo(f"{'':<{width}}  {line}")
 
 
-def _cell(text: str) -> str:
+def _cell(text: str, width: int | None) -> str:
     line = one_line(text.splitlines()[0] if text else "")
-    return line if len(line) <= CELL_WIDTH else line[: CELL_WIDTH - 1] + "…"
+    return line if width is None or len(line) <= width else line[: width - 1] + "…"
 
 
 def age(stamp: Timestamp) -> str:
