@@ -11,7 +11,7 @@ from typing import Final
 from lane_runner_svc.core.completion import Blocker
 from lane_runner_svc.core.holds import Actor, Decision, Hold, HoldState, Ruling
 from lane_runner_svc.core.incidents import Incident
-from lane_runner_svc.core.task import HookState, Task
+from lane_runner_svc.core.task import HookState, Kind, Task
 from lane_runner_svc.store import holds, incidents, messages, tasks
 from lane_runner_svc.store.messages import StoredMessage
 from lane_runner_svc.store.tasks import Reader
@@ -66,6 +66,9 @@ def task_message(reader: Reader, task: Task, runner_id: str) -> task_pb2.Task:
         oldest_input_at=timestamp(messages.waiting_inputs(reader, task.task_id).oldest_wall_ms),
         children_open=tasks.count_open_children(reader, task.task_id),
     )
+    if attempt is not None and task.kind is Kind.SESSION:
+        of_round = messages.waiting_inputs(reader, task.task_id, through=attempt.inputs_through)
+        message.input_of_round = of_round.count > 0
     if task.progress is not None:
         message.progress = task.progress
     if task.exit_code is not None:

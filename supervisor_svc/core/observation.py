@@ -17,8 +17,9 @@ from supervisor_svc.core.view import Author, Text
 class Reported:
     """A report as far as it can move something. ``running`` says that its attempt runs without a hold.
 
-    ``oldest_input`` names the oldest input that no worker has taken, by whatever the runner calls it. ``pushes`` counts the
-    wakes and relaunches of the epoch.
+    ``oldest_input`` names the oldest input that no worker has taken, by whatever the runner calls it; ``of_round`` says
+    whether the running round was begun with it (None: no round runs). ``pushes`` counts the wakes and relaunches of the
+    epoch.
     """
 
     epoch: int
@@ -26,6 +27,7 @@ class Reported:
     running: bool
     progress: int | None = None
     oldest_input: int | None = None
+    of_round: bool | None = None
     summary: Text | None = None
     pushes: int = 0
 
@@ -47,10 +49,11 @@ def observe(before: tuple[Reported, Observed] | None, now: Reported, now_ms: int
     """What is known once another report is here; ``before`` is the last one and what was known then."""
     cause = now.summary if now.summary and now.summary.author in (Author.WORKER, Author.RUNNER) else None
     if before is None:
+        input_ms = None if now.oldest_input is None else now_ms
         return Observed(
             progressed_ms=None if now.progress is None else now_ms,
             running_ms=now_ms,
-            input_ms=None if now.oldest_input is None else now_ms,
+            input_ms=_in_order(input_ms, now_ms, now),
             cause=cause,
         )
     last, known = before
@@ -59,10 +62,11 @@ def observe(before: tuple[Reported, Observed] | None, now: Reported, now_ms: int
     moved = now.progress is not None and (not same_epoch or last.progress is None or now.progress > last.progress)
     pushed = same_epoch and now.pushes > last.pushes
     began = now.running and (pushed or not (last.running and same_attempt))
+    running_ms = now_ms if began else known.running_ms
     return Observed(
         progressed_ms=now_ms if moved else known.progressed_ms if same_attempt else None,
-        running_ms=now_ms if began else known.running_ms,
-        input_ms=_input_ms(last, known, now, now_ms, pushed=pushed),
+        running_ms=running_ms,
+        input_ms=_in_order(_input_ms(last, known, now, now_ms, pushed=pushed), running_ms, now),
         cause=(known.cause if same_epoch else None) or cause,
     )
 
@@ -74,3 +78,12 @@ def _input_ms(last: Reported, known: Observed, now: Reported, now_ms: int, *, pu
         return now_ms
     # Of a running attempt the input must stay older than its start, which is what is counted from.
     return now_ms if pushed and not now.running else known.input_ms
+
+
+def _in_order(input_ms: int | None, running_ms: int, now: Reported) -> int | None:
+    """The input before the start of the round that owes to take it, and not before that of any other. Both may have been
+    heard of at once, or the start first; only the runner knows which came first.
+    """
+    if input_ms is None or now.of_round is None:
+        return input_ms
+    return min(input_ms, running_ms - 1) if now.of_round else max(input_ms, running_ms)

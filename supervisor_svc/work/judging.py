@@ -67,6 +67,7 @@ def _reported(task: task_pb2.Task) -> Reported:
         running=_state(task) is State.RUNNING,
         progress=_progress(task),
         oldest_input=task.oldest_input_at.ToNanoseconds() if task.HasField("oldest_input_at") else None,
+        of_round=task.input_of_round if task.HasField("input_of_round") else None,
         summary=_summary(task),
         pushes=task.relaunches + task.woken,
     )

@@ -42,6 +42,30 @@ def test_s13_a_cancel_inside_the_claim_is_honoured(kit: RunnerKit) -> None:
     assert kit.exited(launch.ref, KILLED).state is State.CANCELED
 
 
+def test_a_session_says_whose_round_its_oldest_input_is(kit: RunnerKit) -> None:
+    """Owed by the round that was begun with it, not by one that ran when it came; nothing is said while no round runs."""
+
+    def of_round() -> bool | None:
+        told = kit.runner.read(lambda reader: convert.task_message(reader, kit.task(task_id), "r1"))
+        return told.input_of_round if told.HasField("input_of_round") else None
+
+    task_id, (first,) = session_with(kit, "go")
+    assert of_round() is None
+    ref = kit.start()
+    assert of_round() is True
+    second = kit.send(task_id)
+    assert of_round() is True
+    kit.take(ref, first)
+    assert of_round() is False
+    kit.exited(ref)
+    ref = kit.start()
+    assert of_round() is True
+    kit.take(ref, second)
+    assert of_round() is False
+    kit.exited(ref)
+    assert of_round() is None
+
+
 def test_a_round_takes_its_inputs(kit: RunnerKit) -> None:
     """Input that a round leaves is delivered again, within the budget of premature exits."""
     checks.check_a_round_takes_its_inputs(kit)

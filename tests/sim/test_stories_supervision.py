@@ -108,6 +108,24 @@ def test_s08_a_parked_session_is_woken_once_relaunched_and_settled(directory: Pa
     survives(parked, directory, make=ActStage, every_point=30)
 
 
+async def parked_unheard(stage: ActStage) -> AsyncIterator[str]:
+    task_id = await stage.submit("session", never_ends, kind=task_pb2.TASK_KIND_SESSION)
+    await stage.agreed()
+    stage.network.faults.cut.add(frozenset(("runner", "supervisor")))
+    await stage.ask("SendInput", runner=True, task_id=task_id, text="read this")
+    await stage.until(lambda: stage.task(task_id).worker_alive, "its worker runs")
+    await stage.sleep(LATER_SECONDS)
+    stage.network.faults.cut.clear()
+    yield "heard of at once"
+    await given_up(stage, task_id, ["WakeTask", "RelaunchTask", "RelaunchTask", "SettleTask"], PARKED_SECONDS)
+    yield "settled"
+
+
+def test_s08_a_session_whose_input_and_round_are_heard_of_at_once_is_parked(directory: Path) -> None:
+    """Both began while the runner was out of reach, and come in one batch of reports: its silence counts all the same."""
+    play(parked_unheard, directory, make=ActStage)
+
+
 async def left_alone(stage: ActStage) -> AsyncIterator[str]:
     dead = await stage.submit("dies", never_ends, premature_exits_max=1)
     for attempt in (1, 2):

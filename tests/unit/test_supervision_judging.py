@@ -13,9 +13,11 @@ from lanewarden.ledger import WriteLedger
 from lanewarden.store import Emitter, IntegrityError, Store
 from lanewarden.v1 import incident_pb2, task_pb2
 from supervisor_svc.config import SupervisorConfig
+from supervisor_svc.core import observation
 from supervisor_svc.core.leases import Lease
 from supervisor_svc.core.observation import Observed
 from supervisor_svc.core.supervision import SupervisionConfig
+from supervisor_svc.core.verdict import Verdict, classify
 from supervisor_svc.core.view import Author, State, Text, View
 from supervisor_svc.store import runners, views
 from supervisor_svc.store.runners import RunnerRow
@@ -26,6 +28,7 @@ from supervisor_svc.work.session import Session
 from tests.unit.test_supervisor_leases import EXPIRES_MS, LEASE, TIMING, FakeClock, run_sweeps
 
 EMIT = Emitter("tests.supervision")
+CONFIG = SupervisionConfig()
 RUNNER = RunnerRow(
     runner_id="r1",
     incarnation="i1",
@@ -176,6 +179,48 @@ def test_an_input_is_dated_when_it_is_first_told_and_never_by_the_runners_clock(
         waiting = task(oldest_input_at={"seconds": 1_700_000_000 + hour})
         assert put(store, waiting, 1_000 + hour).input_ms == 1_000 + hour
         assert put(store, waiting, 9_000 + hour).input_ms == 1_000 + hour
+
+
+SESSION = task_pb2.TaskSpec(kind=task_pb2.TASK_KIND_SESSION)
+WAITING = {"spec": SESSION, "oldest_input_at": {"seconds": 7}}
+AT_ONCE = [task(**WAITING, input_of_round=True)]
+START_FIRST = [task(spec=SESSION), task(2, **WAITING, input_of_round=True)]
+NEXT_ROUNDS = [task(**WAITING, input_of_round=False)]
+NEXT_ROUNDS_INPUT_FIRST = [task(**WAITING, state=task_pb2.TASK_STATE_QUEUED), task(2, **WAITING, input_of_round=False)]
+
+
+def verdicts(told: list[task_pb2.Task]) -> tuple[Verdict, Verdict]:
+    """Of a task of which this was heard at 1 s, 2 s …: just before the bound of an input that is not taken, and at it."""
+    observed = None
+    for number, each in enumerate(told, 1):
+        before = observed and views.View(
+            position=1, runner_id="r1", payload=told[number - 2].SerializeToString(), observed=observed
+        )
+        observed = judging.observed(before, each, number * 1000)
+    assert observed is not None
+    seen = judging.view(told[-1], observed, heard(FakeClock(), replace(LEASE, seen_wall_ms=1)))
+    bound_ms = observed.running_ms + CONFIG.parked_ms
+    return classify(seen, bound_ms - 1, CONFIG), classify(seen, bound_ms, CONFIG)
+
+
+@pytest.mark.parametrize("told", [AT_ONCE, START_FIRST], ids=["at once", "start first"])
+def test_a_rounds_own_input_is_owed_in_whatever_order_both_were_heard_of(told: list[task_pb2.Task]) -> None:
+    """Heard of with the start of its round, or after it: PARKED once the round has had the bound to take it."""
+    assert verdicts(told) == (Verdict.UNKNOWN, Verdict.PARKED)
+
+
+@pytest.mark.parametrize("told", [NEXT_ROUNDS, NEXT_ROUNDS_INPUT_FIRST], ids=["at once", "input first"])
+def test_an_input_of_the_next_round_is_not_owed_by_this_one(told: list[task_pb2.Task]) -> None:
+    """In whatever order both were heard of."""
+    assert verdicts(told) == (Verdict.UNKNOWN, Verdict.UNKNOWN)
+
+
+def test_what_goes_by_the_order_of_hearing_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The mutant takes the order in which reports came for that of what they tell. The control needs no order."""
+    monkeypatch.setattr(observation, "_in_order", lambda input_ms, running_ms, now: input_ms)
+    wrong = (AT_ONCE, START_FIRST, NEXT_ROUNDS_INPUT_FIRST)
+    assert [verdicts(told)[1] for told in wrong] == [Verdict.UNKNOWN, Verdict.UNKNOWN, Verdict.PARKED]
+    assert verdicts(NEXT_ROUNDS)[1] is Verdict.UNKNOWN
 
 
 # Since when a runner is heard
