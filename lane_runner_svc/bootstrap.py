@@ -18,12 +18,14 @@ from lane_runner_svc import emitters
 from lane_runner_svc.config import RunnerConfig
 from lane_runner_svc.holder import Holder
 from lane_runner_svc.loop.carrier import Carrier
+from lane_runner_svc.loop.files import fingerprint
 from lane_runner_svc.loop.hooks import Hooks, is_hook
 from lane_runner_svc.loop.launcher import Launcher, Workers
 from lane_runner_svc.loop.pruner import prune_requests
 from lane_runner_svc.loop.reporter import Reporter
+from lane_runner_svc.loop.sensors import Sensors
 from lane_runner_svc.loop.timers import run_timers
-from lane_runner_svc.process import AttemptKey, ExitRecord, ProcessHost, Spawner
+from lane_runner_svc.process import AttemptKey, ExitRecord, OutputTotals, ProcessHost, Spawner
 from lane_runner_svc.rpc.lane_runner import LaneRunnerHandlers
 from lane_runner_svc.rpc.logs import LogReader
 from lane_runner_svc.rpc.supervision import SupervisionReader
@@ -66,6 +68,8 @@ WRITE_TRACE: Final = write_trace_service_pb2.DESCRIPTOR.services_by_name["WriteT
 SUPERVISOR: Final = supervisor_service_pb2.DESCRIPTOR.services_by_name["SupervisorService"]
 
 
+MakeWorkers = Callable[[Callable[[ExitRecord], None], Callable[[AttemptKey, OutputTotals], None]], Workers]
+"""From what to call when a worker has ended, and when it has written, to the workers."""
 WAITING_WORKERS_MAX: Final = 4096
 """Workers that wait for rulings and messages at once; a parked stream costs some 21 KiB and no CPU."""
 
@@ -92,7 +96,7 @@ async def build(
     clock: Clock,
     random: Random,
     fresh_uuid: Callable[[], str],
-    make_workers: Callable[[Callable[[ExitRecord], None]], Workers],
+    make_workers: MakeWorkers,
     log_path: Callable[[AttemptRef], Path],
     environment: Mapping[str, str],
     address: str,
@@ -102,15 +106,14 @@ async def build(
     """Put a lane runner together on an open store and account for every attempt of its last start.
 
     Uses no thread, no socket, no process and no clock but the given ones, so that a simulation runs the same parts.
-    ``make_workers`` is given what to call when a worker has ended; ``supervisors`` are tried in order. What watches the
-    process itself, the gauge of its event loop and its readiness, is for whoever runs the process to start.
+    ``make_workers`` is given what to call when a worker has ended, and when it has written; ``supervisors`` are tried in
+    order. What watches the process itself, the gauge of its event loop and its readiness, is for whoever runs it to start.
     """
     await store.write(lambda uow: ensure_store_id(uow, fresh_uuid()), emitter=emitters.START)
     runner = Runner(runner_id=config.runner_id, lanes=config.lanes, store=store, clock=clock, random=random, hub=Hub())
-    workers = make_workers(lambda record: (hooks if is_hook(record.key) else launcher).on_exit(record))
-    launcher = Launcher(runner, workers, environment=environment, socket=str(config.worker_socket))
-    hooks = Hooks(runner, workers, environment=environment)
-    runner.stop_worker, runner.let_finish = launcher.stop_worker, launcher.let_finish
+    launcher, hooks, sensors = _launching(
+        runner, make_workers, environment=environment, socket=str(config.worker_socket)
+    )
     await launcher.recover()
     await hooks.recover()
     holder = Holder(runner)
@@ -156,10 +159,26 @@ async def build(
             holder.run,
             carrier.run,
             hooks.run,
+            sensors.run,
             lambda: run_timers(runner),
             lambda: prune_requests(runner),
         ),
     )
+
+
+def _launching(
+    runner: Runner, make_workers: MakeWorkers, *, environment: Mapping[str, str], socket: str
+) -> tuple[Launcher, Hooks, Sensors]:
+    """What starts processes and hears of them."""
+    sensors = Sensors(runner, look=fingerprint)
+    workers = make_workers(
+        lambda record: (hooks if is_hook(record.key) else launcher).on_exit(record),
+        lambda key, totals: None if is_hook(key) else sensors.heard(_ref(key), totals.log_lines),
+    )
+    launcher = Launcher(runner, workers, sensors, environment=environment, socket=socket)
+    hooks = Hooks(runner, workers, environment=environment)
+    runner.stop_worker, runner.let_finish = launcher.stop_worker, launcher.let_finish
+    return launcher, hooks, sensors
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -200,8 +219,10 @@ async def running(
         port = await server.bind_tcp(config.listen_host, config.listen_port, credentials=tls.server_credentials())
         hosts: list[ProcessHost] = []
 
-        def make_workers(on_exit: Callable[[ExitRecord], None]) -> ProcessHost:
-            host = _process_host(directory.path / "attempts", spawner, on_exit)
+        def make_workers(
+            on_exit: Callable[[ExitRecord], None], on_output: Callable[[AttemptKey, OutputTotals], None]
+        ) -> ProcessHost:
+            host = _process_host(directory.path / "attempts", spawner, on_exit, on_output)
             stack.push_async_callback(host.close)
             hosts.append(host)
             return host
@@ -262,11 +283,20 @@ def _key(ref: AttemptRef) -> AttemptKey:
     return AttemptKey(task_id=ref.task_id, epoch=ref.epoch, attempt=ref.attempt)
 
 
-def _process_host(attempts_dir: Path, spawner: Spawner, on_exit: Callable[[ExitRecord], None]) -> ProcessHost:
+def _ref(key: AttemptKey) -> AttemptRef:
+    return AttemptRef(task_id=key.task_id, epoch=key.epoch, attempt=key.attempt)
+
+
+def _process_host(
+    attempts_dir: Path,
+    spawner: Spawner,
+    on_exit: Callable[[ExitRecord], None],
+    on_output: Callable[[AttemptKey, OutputTotals], None],
+) -> ProcessHost:
     """The workers, each in a cgroup of its own if this process may make some."""
     found = cgroups.find()
     log.info("cgroups of workers", extra={"found": found.text})
-    return ProcessHost(attempts_dir, spawner=spawner, on_exit=on_exit, cgroup_parent=found.path)
+    return ProcessHost(attempts_dir, spawner=spawner, on_exit=on_exit, on_output=on_output, cgroup_parent=found.path)
 
 
 async def _serve(stack: AsyncExitStack, server: Server, drain_seconds: float) -> None:

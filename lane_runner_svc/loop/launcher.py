@@ -12,6 +12,7 @@ from typing import Any, Final, Protocol, TypeVar
 from lane_runner_svc import emitters
 from lane_runner_svc.core.task import Exit, Task
 from lane_runner_svc.core.task import ExitKind as CoreExitKind
+from lane_runner_svc.loop.sensors import Sensors
 from lane_runner_svc.process import AttemptKey, ExitRecord, LaunchFailed, LaunchSpec, WorkerIdentity
 from lane_runner_svc.runner import Runner
 from lane_runner_svc.store import tasks
@@ -49,12 +50,15 @@ class Workers(Protocol):
 
 class Launcher:
     """The one place that launches workers. ``environment`` is what every worker is given; ``socket`` is where it finds
-    its runner.
+    its runner; ``sensors`` follow those that cannot report their progress.
     """
 
-    def __init__(self, runner: Runner, workers: Workers, *, environment: Mapping[str, str], socket: str) -> None:
+    def __init__(
+        self, runner: Runner, workers: Workers, sensors: Sensors, *, environment: Mapping[str, str], socket: str
+    ) -> None:
         self._runner = runner
         self._workers = workers
+        self._sensors = sensors
         self._environment = environment
         self._socket = socket
         self._jobs: set[asyncio.Task[None]] = set()
@@ -149,7 +153,7 @@ class Launcher:
 
     async def _launched(self, ref: AttemptRef, identity: WorkerIdentity) -> None:
         log.info("worker launched", extra={"task": ref.task_id, "attempt": ref.attempt, "pid": identity.pid})
-        await self._until_stored(
+        task = await self._until_stored(
             lambda: self._runner.do(
                 lambda session: attempts.launched(
                     session,
@@ -162,6 +166,12 @@ class Launcher:
                 task_id=ref.task_id,
             )
         )
+        if (task.epoch, task.attempt, task.worker_alive) == (
+            ref.epoch,
+            ref.attempt,
+            True,
+        ):  # its end may be here already
+            self._sensors.begin(ref, TaskSpec.FromString(task.spec))
 
     def on_exit(self, record: ExitRecord) -> None:
         """Called by the process host when no process of an attempt is left."""
@@ -169,6 +179,7 @@ class Launcher:
 
     async def _ended(self, record: ExitRecord) -> None:
         ref = _ref(record.key)
+        self._sensors.end(ref)
         exit_ = exit_of(record)
         interrupted = self._going_down and record.stop_requested
         task = await self._until_stored(

@@ -44,14 +44,8 @@ def check(
     none. Field rules have been checked before.
 
     Raises:
-        Refusal: REQUEST_INVALID with every violation, LANE_UNKNOWN, NOT_BUILT for ``progress_from``.
+        Refusal: REQUEST_INVALID with every violation, LANE_UNKNOWN.
     """
-    if spec.HasField("progress_from"):  # taken and not looked at, it would make every such task look stale
-        raise refuse(
-            Reason.NOT_BUILT,
-            "progress_from is not built yet; have the worker report progress, or leave it out",
-            field="spec.progress_from",
-        )
     if spec.lane and spec.lane not in lanes:
         raise refuse(Reason.LANE_UNKNOWN, f"no lane {spec.lane!r} here; there are: {', '.join(lanes)}", lane=spec.lane)
     filled = task_pb2.TaskSpec()
@@ -70,6 +64,7 @@ def check(
         *_patience_problems(filled),
         *_runner_loss_problems(spec),
         *_heartbeat_problems(filled),
+        *_progress_problems(filled),
         *([] if 0 <= grace_ms <= STOP_GRACE_MS_MAX else [("spec.stop_grace", "must be from 0 to 10 minutes")]),
         *(
             []
@@ -141,6 +136,28 @@ def _heartbeat_problems(spec: task_pb2.TaskSpec) -> list[tuple[str, str]]:
     if not spec.HasField("heartbeat") or 1_000 <= spec.heartbeat.ToMilliseconds() <= HEARTBEAT_MS_MAX:
         return []
     return [("spec.heartbeat", "must be from 1 second to 1 year")]
+
+
+def _progress_problems(spec: task_pb2.TaskSpec) -> list[tuple[str, str]]:
+    """A source that nobody would look at would have the task called stale."""
+    source = spec.progress_from
+    match source.WhichOneof("source") if spec.HasField("progress_from") else "none":
+        case None:
+            return [("spec.progress_from", "must name a source: output_lines or files")]
+        case "output_lines" if not source.output_lines:
+            return [("spec.progress_from.output_lines", "must be true, or left out")]
+        case "files" if not _is_pattern(source.files):
+            return [("spec.progress_from.files", "must be a pattern relative to the working directory")]
+    return []
+
+
+def _is_pattern(text: str) -> bool:
+    """Whether it can be looked for; no look is made at anything that is there."""
+    try:
+        next(Path("/nonexistent").glob(text), None)
+    except (ValueError, NotImplementedError):
+        return False
+    return True
 
 
 def _environment_problems(spec: task_pb2.TaskSpec) -> list[tuple[str, str]]:

@@ -293,6 +293,12 @@ def actions_sessions_incidents(db: Database) -> None:
     _run(db, _ACTIONS)
 
 
+@MIGRATIONS()
+def sensors(db: Database) -> None:
+    """What was last read of the progress of a program that does not report it."""
+    _run(db, "ALTER TABLE attempts ADD COLUMN sensed INTEGER")
+
+
 def _run(db: Database, statements: str) -> None:
     for statement in statements.split(";\n"):
         if statement.strip():

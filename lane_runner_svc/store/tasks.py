@@ -38,7 +38,7 @@ Reader = Connection | UnitOfWork
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attempt:
     """One launch of the worker for a task in an epoch. ``ended`` is None while it may be alive; ``inputs_through`` is the
-    last input that waited for the task when it was claimed, by its sequence.
+    last input that waited for the task when it was claimed, by its sequence; ``sensed`` is the last reading of its sensor.
     """
 
     task_id: str
@@ -56,6 +56,7 @@ class Attempt:
     ended_wall_ms: int | None = None
     retry_ms: int | None = None
     inputs_through: int = 0
+    sensed: int | None = None
 
 
 _ATTEMPT_COLUMNS = tuple(field.name for field in fields(Attempt))

@@ -56,6 +56,18 @@ def _runner_loss(ctx: click.Context, param: click.Parameter, value: str) -> time
     return durations.given(ctx, param, span)
 
 
+def _progress_source(ctx: click.Context, param: click.Parameter, value: str | None) -> task_pb2.ProgressSource | None:
+    """The source of output or files:PATTERN."""
+    if value is None:
+        return None
+    if value == "output":
+        return task_pb2.ProgressSource(output_lines=True)
+    kind, _, pattern = value.partition(":")
+    if kind != "files" or not pattern:
+        raise click.BadParameter(f"{value!r} is neither output nor files:PATTERN", ctx, param)
+    return task_pb2.ProgressSource(files=pattern)
+
+
 def _words(ctx: click.Context, param: click.Parameter, value: str | None) -> list[str]:
     """A command in one argument, taken apart as a shell would, and as little else of one."""
     if value is None:
@@ -122,6 +134,18 @@ def _words(ctx: click.Context, param: click.Parameter, value: str | None) -> lis
     type=click.Choice(("continue", "hold")),
     help="While no supervisor answers its runner: go on (default), or launch nothing of it until one is back.",
 )
+@click.option(
+    "--progress-from",
+    callback=_progress_source,
+    metavar="WHAT",
+    help="Progress of a program that cannot report it: `output` (each line is a step) or `files:PATTERN`.",
+)
+@click.option(
+    "--heartbeat",
+    callback=durations.given,
+    metavar="D",
+    help="How often it promises to make progress, if that is slower than the supervisor's own bound.",
+)
 @click.option("--premature-exits", type=click.IntRange(0, 100), metavar="N", help="Of its worker, at most (default 3).")
 @click.argument("argv", nargs=-1, required=True, metavar="CMD...", type=click.UNPROCESSED)
 @click.pass_obj
@@ -170,6 +194,8 @@ def _spec(
     stop_grace: float | None,
     runner_loss_stop_after: timedelta | None,
     supervisor_loss: str | None,
+    progress_from: task_pb2.ProgressSource | None,
+    heartbeat: timedelta | None,
     premature_exits: int | None,
     session: bool,
     argv: tuple[str, ...],
@@ -189,5 +215,7 @@ def _spec(
         stop_grace=None if stop_grace is None else timedelta(seconds=stop_grace),
         runner_loss_stop_after=runner_loss_stop_after,
         on_supervisor_loss=f"SUPERVISOR_LOSS_{supervisor_loss.upper()}" if supervisor_loss else None,
+        progress_from=progress_from,
+        heartbeat=heartbeat,
         premature_exits_max=premature_exits,
     )

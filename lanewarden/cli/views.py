@@ -146,9 +146,9 @@ def on_success(task: task_pb2.Task) -> str:
 
 
 def progress(task: task_pb2.Task) -> str:
-    """The progress, or that there is no sensor."""
+    """The progress, or that there is none yet, or no sensor."""
     if not task.HasField("progress"):
-        return "unknown"
+        return "none yet" if task.spec.HasField("progress_from") else "unknown"
     return f"{task.progress} {task.progress_note}".strip()
 
 

@@ -16,7 +16,7 @@ import lane_runner_svc.bootstrap
 import supervisor_svc.bootstrap
 from lane_runner_svc.bootstrap import LANE_RUNNER, SUPERVISOR, WORKER
 from lane_runner_svc.config import RunnerConfig
-from lane_runner_svc.process import ExitRecord
+from lane_runner_svc.process import AttemptKey, ExitRecord, OutputTotals
 from lane_runner_svc.store.schema import MIGRATIONS as RUNNER_MIGRATIONS
 from lanewarden.ledger import WriteLedger
 from lanewarden.server import Identity, Role
@@ -169,12 +169,14 @@ class RunnerNode(Node):
         for loop in parts.loops:
             self.run(loop())
 
-    def _make_workers(self, on_exit: Callable[[ExitRecord], None]) -> SimWorkers:
-        self.kernel.listener = on_exit
+    def _make_workers(
+        self, on_exit: Callable[[ExitRecord], None], on_output: Callable[[AttemptKey, OutputTotals], None]
+    ) -> SimWorkers:
+        self.kernel.listener, self.kernel.reader = on_exit, on_output
         return SimWorkers(self.kernel)
 
     def lose(self) -> None:
-        self.kernel.listener = None
+        self.kernel.listener = self.kernel.reader = None
         if self.parts is not None:
             self.network.later(self.parts.launcher.close())
             self.network.later(self.parts.hooks.close())

@@ -7,7 +7,15 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from random import Random
 
-from lane_runner_svc.process import AttemptKey, ExitKind, ExitRecord, LaunchFailed, LaunchSpec, WorkerIdentity
+from lane_runner_svc.process import (
+    AttemptKey,
+    ExitKind,
+    ExitRecord,
+    LaunchFailed,
+    LaunchSpec,
+    OutputTotals,
+    WorkerIdentity,
+)
 from lanewarden.errors import Refusal
 
 SIGKILL = 9
@@ -23,6 +31,7 @@ class Process:
     job: asyncio.Task[int] | None = None
     record: ExitRecord | None = None
     stop_requested: bool = False
+    lines: int = 0
 
 
 class Kernel:
@@ -37,6 +46,7 @@ class Kernel:
         self.processes: dict[AttemptKey, Process] = {}
         self.sealed: set[AttemptKey] = set()
         self.listener: Callable[[ExitRecord], None] | None = None
+        self.reader: Callable[[AttemptKey, OutputTotals], None] | None = None
         self.double_workers: list[str] = []
         self.launch_failure = 0.0
         self._pids = 1000
@@ -79,6 +89,17 @@ class Kernel:
         if self.listener is not None:
             self.listener(process.record)
         return 0
+
+    def write(self, task_id: str, lines: int) -> None:
+        """The worker of a task has written so many lines more."""
+        (process,) = self.alive(task_id)
+        process.lines += lines
+        self.tell(process)
+
+    def tell(self, process: Process) -> None:
+        """What a runner that follows the shim hears of the output, and whoever comes to follow it."""
+        if self.reader is not None:
+            self.reader(process.spec.key, OutputTotals(log_bytes=0, log_lines=process.lines))
 
     def kill(self, process: Process) -> None:
         if process.job is not None and process.record is None:
@@ -125,4 +146,5 @@ class SimWorkers:
                 )
             else:
                 found[key] = process.record or process.identity
+                self._kernel.tell(process)
         return found
