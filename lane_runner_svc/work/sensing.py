@@ -17,7 +17,7 @@ def sense(session: Session, *, ref: AttemptRef, source: Source, reading: int) ->
     task = tasks.load(session.uow, ref.task_id)
     attempt = tasks.load_attempt(session.uow, ref.task_id, ref.epoch, ref.attempt)
     latest = (task.epoch, task.attempt) == (ref.epoch, ref.attempt)
-    if attempt is None or not latest or attempt.ended is not None or task.state is not State.RUNNING:
+    if attempt is None or not latest or task.state is not State.RUNNING:
         return False
     if attempt.sensed == reading:
         return True

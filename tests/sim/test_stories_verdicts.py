@@ -115,6 +115,36 @@ def test_s10_a_worker_without_a_sensor_is_unknown_and_not_stale(directory: Path)
     play(silent_without_a_sensor, directory / "silent")
 
 
+async def writes_lines(stage: Stage) -> AsyncIterator[str]:
+    """Nobody reports anything; the program writes a line now and then, and then no more."""
+    task_id = await stage.submit("script", never_ends, progress_from={"output_lines": True})
+    await running(stage, task_id)
+    for line in range(1, 4):
+        stage.kernel.write(task_id, 1)
+        await stage.until(lambda line=line: stage.task(task_id).progress == line, "each line is one step")
+        await stage.sleep(600.0)
+        assert await stage.verdict(task_id) == "HEALTHY", f"after line {line}"
+        yield f"{line} lines"
+    wrote_ms = stage.progressed_ms(task_id)
+    await seconds_until(stage, STALE_SECONDS - 1, wrote_ms)
+    assert await stage.verdict(task_id) == "HEALTHY"
+    yield "899 s without a line"
+    await stage.sleep(LATEST_SECONDS)
+    assert await stage.verdict(task_id) == "STALE"
+    assert stage.task(task_id).progress == 3
+    yield "stale"
+
+
+def test_s09_s10_lines_of_output_are_progress_where_the_task_says_so(directory: Path) -> None:
+    """A line every ten minutes is healthy at every look; then 900 s without one are stale. Whoever dies on the way, each
+    line counts once.
+    """
+    calm = play(writes_lines, directory / "calm")
+    for service in SERVICES:
+        for step in range(len(calm.steps) - 1):
+            play(writes_lines, directory / f"{service}{step}", Death(service=service, step=step))
+
+
 async def steady(stage: Stage) -> AsyncIterator[str]:
     async def worker(worker: Worker) -> int:
         while True:

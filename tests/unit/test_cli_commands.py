@@ -212,7 +212,8 @@ def test_run_detached_prints_the_id_only(at: Desk, monkeypatch: pytest.MonkeyPat
     monkeypatch.setenv("PATH", "/somewhere")
     words = (
         "run --detach --name n --lane l --gate g --env A=b=c --stop-grace 1.5 --premature-exits 0"
-        " --on-runner-loss stop-after=2m --on-supervisor-loss hold -- prog -x --name y"
+        " --on-runner-loss stop-after=2m --on-supervisor-loss hold --progress-from files:out/*.log --heartbeat 30m"
+        " -- prog -x --name y"
     )
     code, out, err = at.run(*words.split())
     assert (code, out, err) == (0, "t-new\n", "")
@@ -224,6 +225,7 @@ def test_run_detached_prints_the_id_only(at: Desk, monkeypatch: pytest.MonkeyPat
     assert spec.stop_grace.ToMilliseconds() == 1500
     assert spec.HasField("premature_exits_max")
     assert spec.runner_loss_stop_after.ToSeconds() == 120
+    assert (spec.progress_from.files, spec.heartbeat.ToSeconds()) == ("out/*.log", 1800)
     assert spec.on_supervisor_loss == task_pb2.SUPERVISOR_LOSS_HOLD
 
 
@@ -233,6 +235,8 @@ def test_run_leaves_a_worker_alone_when_its_runner_is_lost(at: Desk, monkeypatch
     for words in ("run --detach -- prog", "run --detach --on-runner-loss continue -- prog"):
         assert at.run(*words.split())[0] == 0
         assert not at.got(pb.OperatorServiceSubmitTaskRequest).spec.HasField("runner_loss_stop_after")
+    assert at.run(*"run --detach --progress-from output -- prog".split())[0] == 0
+    assert at.got(pb.OperatorServiceSubmitTaskRequest).spec.progress_from.output_lines
 
 
 def test_run_follows_to_the_outcome(at: Desk, monkeypatch: pytest.MonkeyPatch) -> None:

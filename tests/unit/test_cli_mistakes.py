@@ -29,6 +29,8 @@ MISTAKES: list[tuple[list[str], Exit, str]] = [
     (["run", "--env", "novalue", "--", "x"], Exit.USAGE, "K=V"),
     (["run", "--stop-grace", "-1", "--", "x"], Exit.USAGE, "--stop-grace"),
     (["run", "--on-runner-loss", "panic", "--", "x"], Exit.USAGE, "stop-after=D"),
+    (["run", "--progress-from", "smoke", "--", "x"], Exit.USAGE, "files:PATTERN"),
+    (["run", "--progress-from", "files:", "--", "x"], Exit.USAGE, "files:PATTERN"),
     (["run", "--on-runner-loss", "stop-after", "--", "x"], Exit.USAGE, "stop-after=D"),
     (["run", "--on-runner-loss", "stop-after=soon", "--", "x"], Exit.USAGE, "90s, 30m"),
     (["rule", "tabc1", "maybe", "-m", "x"], Exit.USAGE, "maybe"),
