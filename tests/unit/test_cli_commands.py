@@ -235,8 +235,15 @@ def test_run_leaves_a_worker_alone_when_its_runner_is_lost(at: Desk, monkeypatch
     for words in ("run --detach -- prog", "run --detach --on-runner-loss continue -- prog"):
         assert at.run(*words.split())[0] == 0
         assert not at.got(pb.OperatorServiceSubmitTaskRequest).spec.HasField("runner_loss_stop_after")
-    assert at.run(*"run --detach --progress-from output -- prog".split())[0] == 0
+
+
+def test_run_takes_lines_of_output_for_progress(at: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If it is told to; nothing is derived by default."""
+    monkeypatch.setattr("lanewarden.cli.run.ensure_up", lambda state: None)
+    assert at.run("run", "--detach", "--progress-from", "output", "--", "prog")[0] == 0
     assert at.got(pb.OperatorServiceSubmitTaskRequest).spec.progress_from.output_lines
+    assert at.run("run", "--detach", "--", "prog")[0] == 0
+    assert not at.got(pb.OperatorServiceSubmitTaskRequest).spec.HasField("progress_from")
 
 
 def test_run_follows_to_the_outcome(at: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
