@@ -6,8 +6,11 @@ import asyncio
 import logging
 import signal
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
+from contextlib import suppress
 from functools import partial
 from typing import Any, Final, Protocol, TypeVar
+
+from google.protobuf.message import DecodeError
 
 from lane_runner_svc import emitters
 from lane_runner_svc.core.task import Exit, Task
@@ -27,6 +30,8 @@ from lanewarden.waiting import take_within
 log = logging.getLogger(__name__)
 
 STORE_RETRY_SECONDS: Final = 1.0
+AGAIN_SECONDS: Final = 5.0
+"""Between two tries to account for an attempt that something is wrong with."""
 LOOK_SECONDS_MAX: Final = 3600.0
 """The longest time between two looks at the queue when nothing changes."""
 T = TypeVar("T")
@@ -71,15 +76,35 @@ class Launcher:
         Nothing is relaunched here: what ended early goes back into the queue, and :meth:`run` claims it.
         """
         pending = {_key(attempt): attempt for attempt in self._runner.read(tasks.unended_attempts)}
+        await self._account_for(pending)
+
+    async def _account_for(self, pending: Mapping[AttemptKey, tasks.Attempt]) -> None:
+        """Store what became of each. What is wrong with one is logged and tried again, and the others are accounted for."""
         for key, news in (await self._workers.adopt(pending)).items():
-            if isinstance(news, ExitRecord):
-                await self._ended(news)
-                continue
-            await self._launched(_ref(key), news)
-            if pending[key].stop_cause is not None:
-                self.stop_worker(_ref(key))
-            elif self._load(_ref(key)).outcome is not None:
-                self.let_finish(_ref(key))
+            try:
+                await self._take_in(pending[key], news)
+            except Exception:
+                log.exception("an attempt cannot be accounted for now", extra={"task": key.task_id})
+                self._spawn(self._take_in_later(pending[key], news))
+
+    async def _take_in_later(self, attempt: tasks.Attempt, news: WorkerIdentity | ExitRecord) -> None:
+        while True:
+            await self._runner.clock.sleep(AGAIN_SECONDS)
+            try:
+                return await self._take_in(attempt, news)
+            except Exception:
+                log.exception("an attempt cannot be accounted for yet", extra={"task": attempt.task_id})
+
+    async def _take_in(self, attempt: tasks.Attempt, news: WorkerIdentity | ExitRecord) -> None:
+        ref = _ref(_key(attempt))
+        if isinstance(news, ExitRecord):
+            await self._ended(news)
+            return
+        await self._launched(ref, news)
+        if attempt.stop_cause is not None:
+            self.stop_worker(ref)
+        elif self._load(ref).outcome is not None:
+            self.let_finish(ref)
 
     async def run(self) -> None:
         """Claim what may run, whenever the queue changes or a delay is over; never returns."""
@@ -127,7 +152,17 @@ class Launcher:
                 )
             )
             return
+        except Exception:
+            # Nobody knows how far it came but the attempt's directory, and that seals what has not started.
+            log.exception("a launch went wrong", extra={"task": launch.ref.task_id})
+            await self._account_for({_key(launch.ref): self._attempt(launch.ref)})
+            return
         await self._launched(launch.ref, identity)
+
+    def _attempt(self, ref: AttemptRef) -> tasks.Attempt:
+        found = self._runner.read(lambda reader: tasks.load_attempt(reader, ref.task_id, ref.epoch, ref.attempt))
+        assert found is not None, "an attempt is stored before it is launched"
+        return found
 
     def _spec(self, launch: Launch) -> LaunchSpec:
         spec = TaskSpec.FromString(launch.task.spec)
@@ -171,7 +206,8 @@ class Launcher:
             ref.attempt,
             True,
         ):  # its end may be here already
-            self._sensors.begin(ref, TaskSpec.FromString(task.spec))
+            with suppress(DecodeError):  # a worker that runs is followed all the same
+                self._sensors.begin(ref, TaskSpec.FromString(task.spec))
 
     def on_exit(self, record: ExitRecord) -> None:
         """Called by the process host when no process of an attempt is left."""

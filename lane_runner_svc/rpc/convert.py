@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from google.protobuf.message import DecodeError
+
 from lane_runner_svc.core.completion import Blocker
 from lane_runner_svc.core.holds import Actor, Decision, Hold, HoldState, Ruling
 from lane_runner_svc.core.incidents import Incident
@@ -40,7 +42,7 @@ def task_message(reader: Reader, task: Task, runner_id: str) -> task_pb2.Task:
     message = task_pb2.Task(
         task_id=task.task_id,
         runner_id=runner_id,
-        spec=task_pb2.TaskSpec.FromString(task.spec),
+        spec=_spec(task),
         state=f"TASK_STATE_{task.state.value}",
         epoch=task.epoch,
         attempt=task.attempt,
@@ -77,6 +79,14 @@ def task_message(reader: Reader, task: Task, runner_id: str) -> task_pb2.Task:
         message.exit_signal = task.exit_signal
     message.gates.extend(_gates(reader, task))
     return message
+
+
+def _spec(task: Task) -> task_pb2.TaskSpec:
+    """What it was asked to do. Where that cannot be read any more, what its row knows: one bad row hides no other."""
+    try:
+        return task_pb2.TaskSpec.FromString(task.spec)
+    except DecodeError:
+        return task_pb2.TaskSpec(name=task.name, lane=task.lane, argv=["(unreadable)"])
 
 
 def _hook(task: Task) -> task_pb2.Hook | None:

@@ -106,7 +106,7 @@ class Forwarder:
             if task is not None:
                 intake.learn_task(session, task)
             if incident is not None:
-                intake.put_incident(session, incident)
+                intake.put_incident(session, task_id, incident)
 
         entity = Entity("task", task_id) if task_id else None
         await self._supervisor.do(work, emitter=emitters.FORWARD, entity=entity, call=call)

@@ -113,15 +113,15 @@ def put_task(session: Session, task: task_pb2.Task) -> None:
         unfiled=judging.unfiled(task),
     )
     for each in task.incidents:
-        put_incident(session, each)
+        put_incident(session, task.task_id, each)
     session.touch(Topic("task", task.task_id))
 
 
-def put_incident(session: Session, incident: incident_pb2.Incident) -> None:
-    """Store an incident as its runner has it now."""
+def put_incident(session: Session, task_id: str, incident: incident_pb2.Incident) -> None:
+    """Store an incident of a task as its runner has it now."""
     resolved = incident.state == incident_pb2.INCIDENT_STATE_RESOLVED
     payload = incident.SerializeToString()
-    incidents.put(session.uow, incident.key, incident.task_id, resolved=resolved, payload=payload)
+    incidents.put(session.uow, incident.key, task_id, resolved=resolved, payload=payload)
 
 
 def learn_task(session: Session, task: task_pb2.Task) -> None:

@@ -162,7 +162,7 @@ async def bench(path: Path) -> AsyncIterator[Bench]:
 # The checks
 
 
-async def one_bad_row(b: Bench) -> None:
+async def s15_one_bad_row(b: Bench) -> None:
     """S15: a row that cannot be read is skipped, also at a restart; the tasks after it are recovered."""
     await b.report(dead("t1"), dead("t2"))
     await b.supervisor.do(
@@ -174,7 +174,7 @@ async def one_bad_row(b: Bench) -> None:
         assert b.runner.about("t1") == []
 
 
-async def a_database_error(b: Bench) -> None:
+async def s15_a_database_error(b: Bench) -> None:
     """S15: what cannot be read now is read again, and every task is recovered then."""
     await b.report(dead("t1"), dead("t2"))
     read, failures = views.supervised_ids, [OSError("disk I/O error")]
@@ -191,7 +191,7 @@ async def a_database_error(b: Bench) -> None:
             await b.asked("t2")
 
 
-async def an_error_in_an_action(b: Bench) -> None:
+async def s15_an_error_in_an_action(b: Bench) -> None:
     """S15: whatever goes wrong with one task's action, the others have theirs, and it is tried again."""
 
     async def fail(request: Any) -> None:
@@ -409,9 +409,9 @@ def no_grace(patch: Patch) -> None:
 
 Check = Callable[[Bench], Awaitable[None]]
 MUTANTS: list[tuple[Callable[[Patch], None], Check]] = [
-    (stops_at_a_bad_row, one_bad_row),
-    (reads_once, a_database_error),
-    (actions_may_end_it, an_error_in_an_action),
+    (stops_at_a_bad_row, s15_one_bad_row),
+    (reads_once, s15_a_database_error),
+    (actions_may_end_it, s15_an_error_in_an_action),
     (every_report_is_a_try, refusals_are_not_a_storm),
     (news_is_dropped, news_during_an_action),
     (runners_are_not_followed, fenced_until_told_otherwise),
