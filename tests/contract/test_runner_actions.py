@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
+from google.protobuf.descriptor import ServiceDescriptor
 
+from lane_runner_svc.bootstrap import LANE_RUNNER, WORKER
 from lane_runner_svc.core.states import State
 from lane_runner_svc.core.task import Author
 from lane_runner_svc.store import tasks
 from lanewarden.auth import Role
-from lanewarden.errors import Reason
-from lanewarden.v1 import incident_pb2
+from lanewarden.errors import Reason, Refusal
+from lanewarden.v1 import incident_pb2, worker_service_pb2
 from lanewarden.v1 import lane_runner_service_pb2 as pb
 from tests import action_checks as checks
 from tests.runner_checks import changes_nothing, refused
@@ -181,6 +186,66 @@ def test_s04_a_settle_is_a_fixed_point(kit: RunnerKit) -> None:
 def test_s07_nothing_wakes_a_settled_task(kit: RunnerKit) -> None:
     """No write and no restart; what waited is PARKED, and runs once the task is reopened."""
     checks.check_nothing_wakes_a_settled_task(kit)
+
+
+def mutating(service: ServiceDescriptor) -> set[str]:
+    """The methods that change something."""
+    return {method.name for method in service.methods if "request_id" in method.input_type.fields_by_name}
+
+
+def test_s07_no_method_there_is_leads_out_of_settled(kit: RunnerKit) -> None:
+    """Every method of both services that writes, but Reopen, whoever calls it, taken or refused, and a restart after each:
+    the task is SETTLED, its inputs are PARKED, and there is nothing to launch.
+    """
+    kit.supervise(1)
+    ref = kit.running(gates=["review"])
+    hold = kit.escalate(ref)
+    kit.rule(hold)
+    kit.take(ref, kit.waiting(ref.task_id)[0].message_id)
+    sent = kit.send(ref.task_id)
+    key = kit.act("ClaimIncident", ref.task_id).incident.key
+    kit.act("SettleTask", ref.task_id)
+    kit.exited(ref)
+    task_id = ref.task_id
+    of_operators: dict[str, Callable[[], object]] = {
+        "SubmitTask": lambda: kit.submit(parent_task_id=task_id),
+        "SendInput": lambda: kit.send(task_id),
+        "Acknowledge": lambda: kit.ask("Acknowledge", pb.AcknowledgeRequest(escalation_id=hold)),
+        "Steer": lambda: kit.rule(hold),
+        "ExtendHold": lambda: kit.extend(hold, 3600),
+        "RecordGate": lambda: kit.review(task_id, "review", "APPROVED"),
+        "ResolveIncident": lambda: kit.on_task("ResolveIncident", task_id, key=key),
+        **{
+            name: partial(kit.on_task, name, task_id)
+            for name in ("CancelTask", "PauseTask", "ResumeTask", "RetryTask", "TakeOver")
+        },
+    }
+    filed: dict[str, Any] = {"key": key, "claim_generation": 1, "external_id": "x-1"}
+    of_supervisors: dict[str, Callable[[], object]] = {
+        "WakeTask": lambda: kit.act("WakeTask", task_id),
+        "RelaunchTask": lambda: kit.act("RelaunchTask", task_id, relaunches_max=100),
+        "SettleTask": lambda: kit.act("SettleTask", task_id, summary="again"),
+        "ClaimIncident": lambda: kit.act("ClaimIncident", task_id, kind="another"),
+        "RecordIncident": lambda: kit.act("RecordIncident", task_id, **filed),
+    }
+    of_workers: dict[str, Callable[[], object]] = {
+        "Escalate": lambda: kit.escalate(ref),
+        "AcknowledgeMessage": lambda: kit.take(ref, sent),
+        "ReportProgress": lambda: kit.say(ref, "ReportProgress", worker_service_pb2.ReportProgressRequest()),
+        "Complete": lambda: kit.complete(ref),
+    }
+    assert {*of_operators, *of_supervisors, "ReopenTask"} == mutating(LANE_RUNNER)
+    assert set(of_workers) == mutating(WORKER)
+    for name, act in (of_operators | of_supervisors | of_workers).items():
+        with suppress(Refusal):
+            act()
+        kit.restart()
+        kit.clock.advance(3600)
+        kit.fire()
+        kit.lift()
+        assert (kit.claim(), kit.start_hook(task_id)) == (None, None), f"something was started after {name}"
+        assert kit.task(task_id).state is State.SETTLED, name
+        assert kit.message(sent).state == "PARKED", name
 
 
 def test_an_intent_to_settle_is_kept(kit: RunnerKit) -> None:

@@ -357,7 +357,7 @@ def settled(view: View) -> View:
 
 @settings(max_examples=100, deadline=None)
 @given(views)
-def test_settling_again_changes_no_byte(view: View) -> None:
+def test_s04_settling_again_changes_no_byte(view: View) -> None:
     """50 times over, also where nothing ever stopped it: summary and diagnosis are those of the first time."""
     first = settle(diagnose(view))
     for _ in range(50):
