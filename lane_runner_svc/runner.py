@@ -19,6 +19,7 @@ from lane_runner_svc import emitters
 from lane_runner_svc.core.task import Now
 from lane_runner_svc.store.audit import Deed
 from lane_runner_svc.work.session import AttemptRef, Session
+from lane_runner_svc.work.supervision import fence
 from lanewarden.clock import Clock
 from lanewarden.errors import Refusal
 from lanewarden.hub import Hub
@@ -94,6 +95,7 @@ class Runner:
                 digest=digest,
                 respond=lambda: respond(session),
                 now_ms=session.now.steady_ms,
+                before_repeat=lambda: _fence_repeat(session, request),
             )
 
         try:
@@ -124,6 +126,14 @@ class Runner:
             self.stop_worker(ref)
         for ref in session.completed:
             self.let_finish(ref)
+
+
+def _fence_repeat(session: Session, request: ProtoMessage) -> None:
+    """An action is named by what it says, so that two supervisors may send the same: only the one that may act here now is
+    told that it was done.
+    """
+    if "supervision_generation" in request.DESCRIPTOR.fields_by_name:
+        fence(session, request.supervision_generation)  # type: ignore[attr-defined]
 
 
 def _content(request: ProtoMessage) -> bytes:

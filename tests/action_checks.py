@@ -80,6 +80,17 @@ def check_no_grant_comes_between(kit: RunnerKit) -> None:
     refused(Reason.SUPERVISION_FENCED, lambda: kit.act("ClaimIncident", ref.task_id, **quoted))
 
 
+def check_a_repeat_is_fenced(kit: RunnerKit) -> None:
+    """S01: what the one who supervises had done, asked for again in the same words by one who does not → fenced."""
+    kit.supervise(1)
+    asked, task_id = kit.fresh_id(), kit.running().task_id
+    kit.supervise(2)
+    kit.act("SettleTask", task_id, request_id=asked)
+    quoted = {"request_id": asked, "supervision_generation": 1}
+    changes_nothing(kit, Reason.SUPERVISION_FENCED, lambda: kit.act("SettleTask", task_id, **quoted))
+    kit.act("SettleTask", task_id, request_id=asked)
+
+
 def check_a_relaunch_happens_once(kit: RunnerKit) -> None:
     """P10: carried out, its answer lost, asked again with its id by a supervisor that was started again → the same answer,
     one worker, one charge; another request for the attempt → a conflict, and later ATTEMPT_STALE.

@@ -16,13 +16,14 @@ def once(
     digest: bytes,
     respond: Callable[[], bytes],
     now_ms: int,
+    before_repeat: Callable[[], None] = lambda: None,
 ) -> bytes:
     """Return the response of this request, carrying it out only the first time.
 
     ``respond`` performs the effect inside the same unit of work and returns the serialised response; if it
     raises, nothing is kept and the request may be sent again. Raises the refusal REQUEST_ID_REUSED if the id
     came before with another method or content. ``digest`` stands for the content; ``now_ms`` ages the row for
-    :func:`prune`.
+    :func:`prune`; ``before_repeat`` may refuse to repeat a response.
     """
     row = uow.one("SELECT method, digest, response FROM request_log WHERE request_id = ?", (request_id,))
     if row is not None:
@@ -33,6 +34,7 @@ def once(
                 request_id=request_id,
                 first_method=row["method"],
             )
+        before_repeat()
         return bytes(row["response"])
     response = respond()
     uow.execute(

@@ -37,6 +37,11 @@ def test_p16_an_old_generation_has_no_effect(kit: RunnerKit) -> None:
     checks.check_an_old_generation_has_no_effect(kit)
 
 
+def test_s01_a_repeat_is_fenced(kit: RunnerKit) -> None:
+    """Two supervisors that ask for the same in the same words: only the one that may act is told that it was done."""
+    checks.check_a_repeat_is_fenced(kit)
+
+
 def test_p16_no_grant_comes_between_the_fence_and_the_effect(kit: RunnerKit) -> None:
     """The fence is part of the transaction."""
     checks.check_no_grant_comes_between(kit)

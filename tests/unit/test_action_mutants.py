@@ -65,6 +65,11 @@ def claims_are_not_fenced(patch: Patch) -> None:
     patch.setattr(incidents, "fence", lambda _session, _generation: None)
 
 
+def repeats_are_not_fenced(patch: Patch) -> None:
+    """Whoever asks for what was done is told OK."""
+    patch.setattr(runner, "fence", lambda _session, _generation: None)
+
+
 def relaunch_is_not_counted(patch: Patch) -> None:
     """The worker is replaced, and the budget is as it was."""
     relaunch = core_settle.relaunch
@@ -228,6 +233,7 @@ MUTANTS: list[tuple[Callable[[Patch], None], Callable[[RunnerKit], None]]] = [
     (claims_are_not_fenced, checks.check_an_old_generation_has_no_effect),
     (a_lapsed_generation_may_act, checks.check_an_old_generation_has_no_effect),
     (fence_outside_the_transaction, checks.check_no_grant_comes_between),
+    (repeats_are_not_fenced, checks.check_a_repeat_is_fenced),
     (relaunch_is_not_counted, checks.check_a_relaunch_happens_once),
     (relaunch_has_no_intent, checks.check_a_relaunch_happens_once),
     (generation_is_content, checks.check_a_relaunch_happens_once),
