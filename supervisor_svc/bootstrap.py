@@ -110,6 +110,8 @@ async def build(
     forwarder = Forwarder(supervisor, timeout_seconds=config.forward_seconds)
     actions = RunnerActions(supervisor, timeout_seconds=config.forward_seconds)
     supervise = Supervise(supervisor, actions, gather_seconds=config.incident_gather_seconds)
+    filer = Filer(supervisor, tracker, actions) if tracker else None
+    filing = (filer.run, filer.follow_runners) if filer else ()
     return Parts(
         supervisor=supervisor,
         handlers={
@@ -124,7 +126,7 @@ async def build(
             lambda: probe(supervisor, forwarder),
             lambda: prune(supervisor),
             supervise.run,
-            *([Filer(supervisor, tracker, actions).run] if tracker else []),
+            *filing,
             *(partial(notify, supervisor, sink) for sink in sinks),
         ),
     )

@@ -14,6 +14,8 @@ import re
 from dataclasses import dataclass, replace
 from typing import Final
 
+from lanewarden.errors import Reason
+
 GATHER_MS: Final = 60_000
 """How long an incident waits for others with the same cause before it is filed with them."""
 MEMBERS_MAX: Final = 200
@@ -21,6 +23,10 @@ MEMBERS_MAX: Final = 200
 RETRY_FIRST_SECONDS: Final = 1.0
 RETRY_MAX_SECONDS: Final = 3_600.0
 """A tracker that is down costs some forty tries a day, and gets the incident within the hour in which it is back."""
+OF_RUNNER: Final = frozenset(
+    each.name for each in (Reason.SUPERVISION_FENCED, Reason.RUNNER_UNREACHABLE, Reason.DEADLINE_PASSED)
+)
+"""Failures that are over as soon as this supervisor may act at the runner again, by the names of their reasons."""
 _VARIES = re.compile(r"\b(?=[0-9a-f-]*\d)[0-9a-f-]{8,}\b|\d+", re.IGNORECASE)
 
 

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Final, Protocol, TypeVar
 
 from lanewarden.errors import Reason, Refusal
-from lanewarden.hub import Subscription
+from lanewarden.hub import Subscription, Topic
 from lanewarden.store import Entity
 from lanewarden.waiting import take_within
 from lanewarden.walltime import rfc3339
@@ -28,6 +28,7 @@ from supervisor_svc.work.session import FILINGS, Session
 log = logging.getLogger(__name__)
 
 BATCH_MAX: Final = 100
+RUNNERS: Final = Topic("runner")
 T = TypeVar("T")
 
 
@@ -52,11 +53,36 @@ class Filer:
         self._claims = claims
 
     async def run(self) -> None:
-        """File whatever is due; never returns."""
+        """File whatever is due; never returns. What goes wrong, with one incident or with the database at this moment, is
+        logged and tried later; a database that fails for good ends the supervisor by itself.
+        """
         with self._supervisor.hub.subscribe(FILINGS) as news:
             while True:
-                await self.file_due()
-                await self._wait(news)
+                try:
+                    await self.file_due()
+                    await self._wait(news)
+                except Exception:
+                    log.exception("it cannot be read now what is to be filed")
+                    await self._pause()
+
+    async def follow_runners(self) -> None:
+        """Have what waits for a runner tried as soon as this supervisor may act there again; never returns."""
+        with self._supervisor.hub.subscribe(RUNNERS) as news:
+            while True:
+                for runner_id in await news.take():
+                    if self._right(runner_id):
+                        await self._try_now(runner_id)
+
+    async def _try_now(self, runner_id: str) -> None:
+        try:
+            waiting = self._supervisor.read(lambda reader: filings.waiting_for(reader, runner_id))
+            if waiting:
+                entity = Entity("runner", runner_id)
+                await self._supervisor.do(
+                    lambda session: work.try_now(session, runner_id), emitter=emitters.FILE, entity=entity
+                )
+        except Exception:  # each of them has a time of its own as well
+            log.exception("what waits for a runner waits longer", extra={"runner": runner_id})
 
     async def file_due(self) -> None:
         """Take each incident that is due one step further."""
@@ -66,14 +92,37 @@ class Filer:
                 await (self._tell(filing) if filing.stage is Stage.FILED else self._file(filing))
             except Refusal as refusal:  # of our own store: nothing is lost, it is due again
                 log.error("cannot store how filing went", extra={"incident": filing.key, "reason": refusal.reason.name})
-                await self._supervisor.clock.sleep(retry_seconds(1, self._supervisor.random.random()))
+                await self._pause()
+            except Exception:  # whatever is wrong with one incident, the others are filed
+                log.exception("an incident cannot be filed now", extra={"incident": filing.key})
+                await self._put_off(filing)
+
+    async def _put_off(self, filing: Filing) -> None:
+        try:
+            await self._do(lambda session: work.stumbled(session, filing.key, jitter=self._jitter()), filing)
+        except Exception:
+            log.exception("cannot store that filing has to wait", extra={"incident": filing.key})
+            await self._pause()
+
+    async def _pause(self) -> None:
+        await self._supervisor.clock.sleep(retry_seconds(1, self._jitter()))
+
+    def _jitter(self) -> float:
+        return self._supervisor.random.random()
+
+    def _right(self, runner_id: str) -> int:
+        """Under which generation this supervisor may act at a runner now; 0 while it may not."""
+        return self._supervisor.presence.supervision_generation(runner_id)
 
     async def _file(self, leader: Filing) -> None:
         group = [each for each in self._group(leader) if await self._still_ours(each)]
         if not group:
             return
         if group[0].key != leader.key:
-            leader, *_ = group = await self._do(lambda session: work.lead(session, group), leader)
+            led = await self._do(lambda session: work.lead(session, group), leader)
+            if not led or led[0].key != group[0].key:
+                return  # claimed anew meanwhile: it leads the others under that claim
+            leader, group = led[0], led
         try:
             item = await self._tracker.find(leader.key)
         except SinkFailed as failed:
@@ -92,6 +141,8 @@ class Filer:
 
     async def _create(self, leader: Filing, group: Sequence[Filing]) -> Filed | None:
         unsure = await self._do(lambda session: work.creating(session, leader), leader)
+        if unsure is None:
+            return None
         try:
             return await self._tracker.create(_report(group))
         except FilingFailed as failed:  # surely: nothing was made, so there is nothing to wait for
@@ -102,19 +153,21 @@ class Filer:
 
     async def _failed(self, group: Sequence[Filing], failed: SinkFailed) -> None:
         """Try again later, and let the runner show why: settled, filing failed."""
-        seconds = retry_seconds(group[0].tries + 1, self._supervisor.random.random())
+        seconds = retry_seconds(group[0].tries + 1, self._jitter())
         if isinstance(failed, FilingFailed):
             seconds = max(seconds, failed.retry_after_seconds)
         tried = await self._do(
             lambda session: [
-                work.failed(session, each, failed.cause, delay_ms=round(seconds * 1000)) for each in group
+                tried
+                for each in group
+                if (tried := work.failed(session, each, failed.cause, delay_ms=round(seconds * 1000)))
             ],
             group[0],
         )
         facts = {
-            "incident": tried[0].key,
+            "incident": group[0].key,
             "tracker": self._tracker.name,
-            "tries": tried[0].tries,
+            "tries": group[0].tries + 1,
             "cause": failed.cause,
         }
         log.warning("an incident has to wait", extra=facts)
@@ -127,11 +180,12 @@ class Filer:
     async def _tell(self, filing: Filing) -> None:
         """The runner learns the item's name; until it has, it is told again."""
         also = [each.task_id for each in self._members(filing) if each.key != filing.key]
+        right = self._right(filing.runner_id)
         try:
             await self._claims.record(filing, also_task_ids=also)
         except Refusal as refusal:
             if refusal.reason is not Reason.CLAIM_LOST:
-                await self._later(filing, refusal)
+                await self._later(filing, refusal, right)
                 return
             log.warning("an incident is somebody else's by now", extra={"incident": filing.key})
             await self._do(lambda session: work.recorded(session, filing, lost=True), filing)
@@ -140,19 +194,24 @@ class Filer:
 
     async def _still_ours(self, filing: Filing) -> bool:
         """Whether the claim holds at this moment: no supervisor that was replaced may create anything."""
+        right = self._right(filing.runner_id)
         try:
             await self._claims.confirm(filing)
         except Refusal as refusal:
             if refusal.reason is Reason.CLAIM_LOST:
                 await self._do(lambda session: work.recorded(session, filing, lost=True), filing)
             else:
-                await self._later(filing, refusal)
+                await self._later(filing, refusal, right)
             return False
         return True
 
-    async def _later(self, filing: Filing, refusal: Refusal) -> None:
-        """The runner could not be asked, or it is not ours now: the same again later, and by itself."""
-        delay_ms = round(1000 * retry_seconds(filing.tries + 1, self._supervisor.random.random()))
+    async def _later(self, filing: Filing, refusal: Refusal, right: int) -> None:
+        """The runner could not be asked, or did not let us under the ``right`` that we had: the same again later, and by
+        itself; at once when it has told us another meanwhile.
+        """
+        delay_ms = round(1000 * retry_seconds(filing.tries + 1, self._jitter()))
+        if self._right(filing.runner_id) not in (0, right):
+            delay_ms = 0
         alone = filing if filing.stage is Stage.FILED else replace(filing, leader_key=filing.key)
         await self._do(lambda session: work.failed(session, alone, refusal.reason.name, delay_ms=delay_ms), filing)
 

@@ -1,4 +1,4 @@
-"""Forgets old requests, finished commands and notifications, a bounded number at a time."""
+"""Forgets old requests, finished commands, notifications and resolved incidents, a bounded number at a time."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Final
 from lanewarden.errors import Refusal
 from lanewarden.store import UnitOfWork, requests
 from supervisor_svc import emitters
-from supervisor_svc.store import notifications, outbox
+from supervisor_svc.store import filings, incidents, notifications, outbox
 from supervisor_svc.supervisor import Supervisor
 
 KEEP_MS: Final = 7 * 24 * 3600 * 1000
 """How long a repeated request still gets its first answer, a refused ruling is shown beside its escalation, and a
-notification is listed."""
+notification or a resolved incident is listed."""
 EVERY_SECONDS: Final = 600.0
 ROWS_MAX: Final = 5_000
 
@@ -27,6 +27,8 @@ async def prune(supervisor: Supervisor) -> None:
         await _prune(supervisor, requests.prune)
         await _prune(supervisor, outbox.prune)
         await _prune(supervisor, forget_notifications)
+        await _prune(supervisor, incidents.prune)
+        await _prune(supervisor, filings.prune)
 
 
 async def _prune(supervisor: Supervisor, forget: Callable[[UnitOfWork, int, int], int]) -> None:

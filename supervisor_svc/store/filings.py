@@ -6,7 +6,7 @@ from dataclasses import fields
 from typing import Any, Final
 
 from lanewarden.store import Connection, Row, UnitOfWork
-from supervisor_svc.core.filing import Filing, Stage
+from supervisor_svc.core.filing import OF_RUNNER, Filing, Stage
 
 _COLUMNS = tuple(field.name for field in fields(Filing))
 _SELECT = f"SELECT {', '.join(_COLUMNS)} FROM filings"  # noqa: S608 - the columns are the dataclass's own
@@ -64,7 +64,29 @@ def due(reader: Connection, now_ms: int, rows_max: int) -> list[Filing]:
     return [_from_row(row) for row in reader.query(sql, (now_ms, rows_max))]
 
 
+def waiting_for(reader: Connection, runner_id: str) -> list[Filing]:
+    """What waits for nothing but its runner, the oldest first."""
+    marks = ", ".join("?" * len(OF_RUNNER))
+    sql = f"{_SELECT} WHERE {_ACTS} AND runner_id = ? AND failure IN ({marks}) ORDER BY position"
+    return [_from_row(row) for row in reader.query(sql, (runner_id, *sorted(OF_RUNNER)))]
+
+
 def next_due_ms(reader: Connection) -> int | None:
     """When there is something to do, in steady time; None when nothing waits."""
     row = reader.one(f"SELECT min(due_ms) FROM filings WHERE {_ACTS}")  # noqa: S608
     return None if row is None or row[0] is None else int(row[0])
+
+
+def prune(uow: UnitOfWork, older_than_ms: int, rows_max: int) -> int:
+    """Forget at most ``rows_max`` filings that had their last step before ``older_than_ms``, oldest first; never one whose
+    incident is known here and not resolved, nor one of a group that is not done with.
+    """
+    return uow.execute(
+        "DELETE FROM filings WHERE position IN (SELECT position FROM filings AS this"
+        " WHERE stage IN ('RECORDED', 'LOST') AND due_ms < ?"
+        " AND NOT EXISTS (SELECT 1 FROM incidents WHERE incidents.key = this.key AND resolved = 0)"
+        " AND NOT EXISTS (SELECT 1 FROM filings AS other"
+        " WHERE other.leader_key = this.leader_key AND other.stage IN ('OPEN', 'FILED'))"
+        " ORDER BY due_ms LIMIT ?)",
+        (older_than_ms, rows_max),
+    ).rowcount

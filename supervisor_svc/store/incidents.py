@@ -17,13 +17,13 @@ class IncidentRow:
     payload: bytes
 
 
-def put(uow: UnitOfWork, key: str, task_id: str, *, resolved: bool, payload: bytes) -> None:
+def put(uow: UnitOfWork, key: str, task_id: str, *, resolved: bool, payload: bytes, now_ms: int) -> None:
     """Store an incident, new or changed; what is the same is not written."""
     uow.execute(
-        "INSERT INTO incidents (key, task_id, resolved, payload) VALUES (?, ?, ?, ?)"
-        " ON CONFLICT (key) DO UPDATE SET resolved = excluded.resolved, payload = excluded.payload"
-        " WHERE payload <> excluded.payload",
-        (key, task_id, int(resolved), payload),
+        "INSERT INTO incidents (key, task_id, resolved, payload, resolved_ms) VALUES (?, ?, ?, ?, ?)"
+        " ON CONFLICT (key) DO UPDATE SET resolved = excluded.resolved, payload = excluded.payload,"
+        " resolved_ms = coalesce(resolved_ms, excluded.resolved_ms) WHERE payload <> excluded.payload",
+        (key, task_id, int(resolved), payload, now_ms if resolved else None),
     )
 
 
@@ -52,3 +52,12 @@ def page(
     )
     rows = reader.query(sql, (*values, rows_max))
     return [IncidentRow(position=row[0], key=row[1], task_id=row[2], payload=bytes(row[3])) for row in rows]
+
+
+def prune(uow: UnitOfWork, older_than_ms: int, rows_max: int) -> int:
+    """Forget at most ``rows_max`` incidents that were resolved before ``older_than_ms``, oldest first; the others never."""
+    return uow.execute(
+        "DELETE FROM incidents WHERE position IN (SELECT position FROM incidents"
+        " WHERE resolved = 1 AND (resolved_ms IS NULL OR resolved_ms < ?) ORDER BY resolved_ms LIMIT ?)",
+        (older_than_ms, rows_max),
+    ).rowcount

@@ -249,3 +249,18 @@ def filings(db: Database) -> None:
     """Incidents: those that this supervisor has claimed and files, and what the runners say of all."""
     for statement in _FILINGS:
         db.execute(statement)
+
+
+_RETENTION = (
+    # Unset in a row from before this migration, which counts as old.
+    "ALTER TABLE incidents ADD COLUMN resolved_ms INTEGER",
+    "CREATE INDEX incidents_by_age ON incidents (resolved_ms) WHERE resolved = 1",
+    "CREATE INDEX filings_by_age ON filings (due_ms) WHERE stage IN ('RECORDED', 'LOST')",
+)
+
+
+@MIGRATIONS()
+def retention_of_incidents(db: Database) -> None:
+    """Since when an incident is resolved, so that it can be forgotten, and its filing with it."""
+    for statement in _RETENTION:
+        db.execute(statement)

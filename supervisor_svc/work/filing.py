@@ -35,19 +35,25 @@ def claimed(session: Session, claim: Filing, *, gather_ms: int) -> Filing:
     return claim
 
 
-def creating(session: Session, leader: Filing) -> Filing:
-    """Remember, before the tracker is asked to make an item, that it may have one from now on."""
-    unsure = replace(leader, unsure_since_ms=session.steady_ms)
-    filings.put(session.uow, unsure)
-    return unsure
+def _change(session: Session, changed: Filing) -> Filing | None:
+    """Store a step of the filer's; None if the claim that it was taken under has been replaced by another meanwhile. What
+    was asked for the old one says nothing about the new one.
+    """
+    known = filings.find(session.uow, changed.key)
+    if known is None or known.claim_generation != changed.claim_generation:
+        return None
+    filings.put(session.uow, changed)
+    return changed
+
+
+def creating(session: Session, leader: Filing) -> Filing | None:
+    """Remember, before the tracker is asked to make an item, that it may have one from now on; None: make none now."""
+    return _change(session, replace(leader, unsure_since_ms=session.steady_ms))
 
 
 def lead(session: Session, group: Sequence[Filing]) -> list[Filing]:
     """The group, led by its first: its leader has lost its claim, or waits for its runner."""
-    led = [replace(each, leader_key=group[0].key) for each in group]
-    for each in led:
-        filings.put(session.uow, each)
-    return led
+    return [led for each in group if (led := _change(session, replace(each, leader_key=group[0].key)))]
 
 
 def filed(session: Session, leader: Filing, item: Filed) -> None:
@@ -68,18 +74,31 @@ def filed(session: Session, leader: Filing, item: Filed) -> None:
     session.touch(FILINGS)
 
 
-def failed(session: Session, filing: Filing, cause: str, *, delay_ms: int) -> Filing:
+def failed(session: Session, filing: Filing, cause: str, *, delay_ms: int) -> Filing | None:
     """A try came to nothing, and is repeated after a delay."""
-    tried = replace(filing, tries=filing.tries + 1, failure=cause, due_ms=session.steady_ms + delay_ms)
-    filings.put(session.uow, tried)
-    return tried
+    return _change(session, replace(filing, tries=filing.tries + 1, failure=cause, due_ms=session.steady_ms + delay_ms))
+
+
+def stumbled(session: Session, key: str, *, jitter: float) -> None:
+    """A step met an error that nobody foresaw: it is repeated after a delay, from what is stored."""
+    filing = filings.find(session.uow, key)
+    if filing is not None:
+        delay_ms = round(1000 * core.retry_seconds(filing.tries + 1, jitter))
+        failed(session, filing, "an error; the supervisor's log tells it", delay_ms=delay_ms)
+
+
+def try_now(session: Session, runner_id: str) -> None:
+    """This supervisor may act at the runner again: what waited for that is due."""
+    for filing in filings.waiting_for(session.uow, runner_id):
+        filings.put(session.uow, replace(filing, due_ms=session.steady_ms))
+    session.touch(FILINGS)
 
 
 def waits(session: Session, filing: Filing, until_ms: int) -> None:
     """The tracker cannot be believed before then; no try is spent."""
-    filings.put(session.uow, replace(filing, due_ms=until_ms))
+    _change(session, replace(filing, due_ms=until_ms))
 
 
 def recorded(session: Session, filing: Filing, *, lost: bool) -> None:
     """The runner has it; or it has told that the claim is somebody else's by now."""
-    filings.put(session.uow, replace(filing, stage=Stage.LOST if lost else Stage.RECORDED, failure=""))
+    _change(session, replace(filing, stage=Stage.LOST if lost else Stage.RECORDED, failure=""))

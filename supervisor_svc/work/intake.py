@@ -120,8 +120,8 @@ def put_task(session: Session, task: task_pb2.Task) -> None:
 def put_incident(session: Session, task_id: str, incident: incident_pb2.Incident) -> None:
     """Store an incident of a task as its runner has it now."""
     resolved = incident.state == incident_pb2.INCIDENT_STATE_RESOLVED
-    payload = incident.SerializeToString()
-    incidents.put(session.uow, incident.key, task_id, resolved=resolved, payload=payload)
+    payload, now_ms = incident.SerializeToString(), session.steady_ms
+    incidents.put(session.uow, incident.key, task_id, resolved=resolved, payload=payload, now_ms=now_ms)
 
 
 def learn_task(session: Session, task: task_pb2.Task) -> None:

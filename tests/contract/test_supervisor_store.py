@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,8 +13,9 @@ from lanewarden.clock import SystemClock
 from lanewarden.errors import Reason, refuse
 from lanewarden.ledger import WriteLedger
 from lanewarden.store import Emitter, IntegrityError, Store, UnitOfWork
+from supervisor_svc.core.filing import Filing, Stage
 from supervisor_svc.core.leases import Timing
-from supervisor_svc.store import audit, outbox, runners, views
+from supervisor_svc.store import audit, filings, incidents, outbox, runners, views
 from supervisor_svc.store.audit import Entry
 from supervisor_svc.store.outbox import Command
 from supervisor_svc.store.runners import RunnerRow
@@ -128,6 +130,58 @@ def test_a_command_is_settled_once(store: Store) -> None:
     command = store.read(lambda reader: outbox.find(reader, "m1"))
     assert command is not None
     assert command.state == outbox.DELIVERED
+
+
+def test_prune_forgets_what_is_resolved(store: Store) -> None:
+    """Resolved incidents go by the age of their end, and filings that are done with by the age of their last step; an
+    incident that is not resolved, its filing, and a group of which one still waits are never forgotten.
+    """
+
+    def fill(uow: UnitOfWork) -> None:
+        runners.put(uow, RUNNER)
+        uow.execute(
+            "INSERT INTO tasks (task_id, position, runner_id, state, version, payload, received_wall_ms)"
+            " VALUES ('t1', 1, 'r1', 'SETTLED', 1, x'', 1)"
+        )
+        for key, resolved_ms in (("old", 10), ("new", 50), ("open", None)):
+            incidents.put(uow, key, "t1", resolved=False, payload=b"first", now_ms=1)
+            if resolved_ms is not None:
+                incidents.put(uow, key, "t1", resolved=True, payload=b"resolved", now_ms=resolved_ms)
+                incidents.put(uow, key, "t1", resolved=True, payload=b"told again", now_ms=90)
+        for key, stage in (("old", "RECORDED"), ("new", "LOST"), ("open", "RECORDED"), ("lost", "LOST")):
+            filings.put(uow, filing(key, stage=Stage(stage), external_id="x"))
+        filings.put(uow, filing("waits", stage=Stage.OPEN))
+        filings.put(uow, filing("waited for", stage=Stage.RECORDED, external_id="x", leader_key="waits"))
+
+    def left(table: str) -> set[str]:
+        return {row[0] for row in store.read(lambda reader: reader.query(f"SELECT key FROM {table}"))}
+
+    store.write_now(fill, emitter=EMIT)
+    assert store.write_now(lambda uow: incidents.prune(uow, 10, 9), emitter=EMIT) == 0
+    assert store.write_now(lambda uow: incidents.prune(uow, 99, 1), emitter=EMIT) == 1
+    assert left("incidents") == {"new", "open"}
+    assert store.write_now(lambda uow: filings.prune(uow, 5, 9), emitter=EMIT) == 0
+    assert store.write_now(lambda uow: filings.prune(uow, 99, 1), emitter=EMIT) == 1
+    assert store.write_now(lambda uow: filings.prune(uow, 99, 9), emitter=EMIT) == 2
+    assert left("filings") == {"open", "waits", "waited for"}
+
+
+def filing(key: str, **more: Any) -> Filing:
+    values: dict[str, Any] = {
+        "key": key,
+        "task_id": "t1",
+        "runner_id": "r1",
+        "epoch": 1,
+        "kind": "settled",
+        "cause": key,
+        "claim_generation": 1,
+        "summary": "",
+        "diagnosis": "",
+        "claimed_wall_ms": 1,
+        "due_ms": 5,
+        "leader_key": key,
+    }
+    return Filing(**{**values, **more})
 
 
 def test_prune_never_forgets_what_waits(store: Store) -> None:
