@@ -25,6 +25,7 @@ from lane_runner_svc.loop.pruner import prune_requests
 from lane_runner_svc.loop.reporter import Reporter
 from lane_runner_svc.loop.sensors import Sensors
 from lane_runner_svc.loop.timers import run_timers
+from lane_runner_svc.loop.writers import Writers, is_writer
 from lane_runner_svc.process import AttemptKey, ExitRecord, OutputTotals, ProcessHost, Spawner
 from lane_runner_svc.rpc.lane_runner import LaneRunnerHandlers
 from lane_runner_svc.rpc.logs import LogReader
@@ -47,6 +48,7 @@ from lanewarden.readiness import loop_keeps_up, store_works, watch_readiness
 from lanewarden.server import Limits, Server
 from lanewarden.store import StateDirectory, Store
 from lanewarden.store.anchor import restore_clock
+from lanewarden.telemetry import OFF as OFF_TELEMETRY
 from lanewarden.telemetry import Telemetry
 from lanewarden.tls import OFF, Tls
 from lanewarden.v1 import (
@@ -81,6 +83,7 @@ class Parts:
     runner: Runner
     launcher: Launcher
     hooks: Hooks
+    writers: Writers
     loop_lag: LoopLag
     authenticator: WorkerAuthenticator
     handlers: Mapping[ServiceDescriptor, object]
@@ -102,6 +105,7 @@ async def build(
     address: str,
     supervisors: Mapping[str, Stub],
     own_build: Build = UNKNOWN,
+    telemetry: Telemetry = OFF_TELEMETRY,
 ) -> Parts:
     """Put a lane runner together on an open store and account for every attempt of its last start.
 
@@ -110,12 +114,16 @@ async def build(
     order. What watches the process itself, the gauge of its event loop and its readiness, is for whoever runs it to start.
     """
     await store.write(lambda uow: ensure_store_id(uow, fresh_uuid()), emitter=emitters.START)
-    runner = Runner(runner_id=config.runner_id, lanes=config.lanes, store=store, clock=clock, random=random, hub=Hub())
-    launcher, hooks, sensors = _launching(
-        runner, make_workers, environment=environment, socket=str(config.worker_socket)
+    runner = Runner(
+        runner_id=config.runner_id,
+        lanes=config.lanes,
+        store=store,
+        clock=clock,
+        random=random,
+        hub=Hub(),
+        telemetry=telemetry,
     )
-    await launcher.recover()
-    await hooks.recover()
+    launcher, hooks, sensors, writers = await _hands(runner, config, make_workers, environment)
     holder = Holder(runner)
     await holder.begin()
     incarnation = fresh_uuid()
@@ -146,12 +154,10 @@ async def build(
         runner=runner,
         launcher=launcher,
         hooks=hooks,
+        writers=writers,
         loop_lag=loop_lag,
         authenticator=WorkerAuthenticator(runner),
-        handlers={
-            LANE_RUNNER: handlers,
-            WRITE_TRACE: WriteTraceHandlers(store, ledger),
-        },
+        handlers={LANE_RUNNER: handlers, WRITE_TRACE: WriteTraceHandlers(store, ledger)},
         worker_handlers=WorkerHandlers(runner),
         loops=(
             launcher.run,
@@ -160,25 +166,36 @@ async def build(
             carrier.run,
             hooks.run,
             sensors.run,
+            writers.run,
             lambda: run_timers(runner),
             lambda: prune_requests(runner),
         ),
     )
 
 
-def _launching(
-    runner: Runner, make_workers: MakeWorkers, *, environment: Mapping[str, str], socket: str
-) -> tuple[Launcher, Hooks, Sensors]:
-    """What starts processes and hears of them."""
+async def _hands(
+    runner: Runner, config: RunnerConfig, make_workers: MakeWorkers, environment: Mapping[str, str]
+) -> tuple[Launcher, Hooks, Sensors, Writers]:
+    """What starts processes and hears of them: of attempts, of on_success commands, of checkpoint writers. Those of the last
+    start are accounted for.
+    """
+
+    def on_exit(record: ExitRecord) -> None:
+        (hooks if is_hook(record.key) else writers if is_writer(record.key) else launcher).on_exit(record)
+
+    def on_output(key: AttemptKey, totals: OutputTotals) -> None:
+        if not (is_hook(key) or is_writer(key)):
+            sensors.heard(_ref(key), totals.log_lines)
+
     sensors = Sensors(runner, look=fingerprint)
-    workers = make_workers(
-        lambda record: (hooks if is_hook(record.key) else launcher).on_exit(record),
-        lambda key, totals: None if is_hook(key) else sensors.heard(_ref(key), totals.log_lines),
-    )
-    launcher = Launcher(runner, workers, sensors, environment=environment, socket=socket)
+    workers = make_workers(on_exit, on_output)
+    launcher = Launcher(runner, workers, sensors, environment=environment, socket=str(config.worker_socket))
     hooks = Hooks(runner, workers, environment=environment)
+    writers = Writers(runner, workers, environment=environment, directory=config.checkpoints_dir)
     runner.stop_worker, runner.let_finish = launcher.stop_worker, launcher.let_finish
-    return launcher, hooks, sensors
+    for each in (launcher, hooks, writers):
+        await each.recover()
+    return launcher, hooks, sensors, writers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -243,9 +260,10 @@ async def running(
                 for target in config.supervisor
             },
             own_build=own_build,
+            telemetry=telemetry,
         )
-        stack.push_async_callback(parts.launcher.close)
-        stack.push_async_callback(parts.hooks.close)
+        for each in (parts.launcher, parts.hooks, parts.writers):
+            stack.push_async_callback(each.close)
         workers = Server(
             name="workers",
             authenticator=parts.authenticator,
@@ -261,8 +279,8 @@ async def running(
         serving = _serving(workers, server, parts)
         _run_loops(stack, parts, serving, failed)
         if config.stop_workers_on_exit:
-            stack.push_async_callback(parts.hooks.stop_all, STOP_PATIENCE_SECONDS)
-            stack.push_async_callback(parts.launcher.stop_all, STOP_PATIENCE_SECONDS)
+            for each in (parts.writers, parts.hooks, parts.launcher):
+                stack.push_async_callback(each.stop_all, STOP_PATIENCE_SECONDS)
         serving(True)
         yield RunningRunner(runner=parts.runner, port=port, failed=failed)
 

@@ -65,6 +65,11 @@ class RunnerConfig:
         """The Unix socket that workers find in LANEWARDEN_SOCKET."""
         return self.state_dir.absolute() / "worker.sock"
 
+    @property
+    def checkpoints_dir(self) -> Path:
+        """Where the commands that write checkpoints find a directory of their own."""
+        return self.state_dir.absolute() / "checkpoints"
+
     def approvers_of_lanes(self) -> dict[str, tuple[Approver, ...]]:
         """Who owes the rulings of each lane's tasks, in order.
 

@@ -26,6 +26,7 @@ from lanewarden.hub import Hub
 from lanewarden.server import Call
 from lanewarden.store import Connection, Emitter, Entity, Store, UnitOfWork
 from lanewarden.store.requests import once
+from lanewarden.telemetry import OFF, Telemetry
 
 T = TypeVar("T")
 Response = TypeVar("Response", bound=ProtoMessage)
@@ -43,6 +44,7 @@ class Runner:
     hub: Hub
     stop_worker: Callable[[AttemptRef], None] = field(default=lambda ref: None)
     """Told after the commit that a worker is to be stopped; set by the composition root."""
+    telemetry: Telemetry = OFF
     let_finish: Callable[[AttemptRef], None] = field(default=lambda ref: None)
     """Told after the commit that a worker has said Complete; set by the composition root."""
 
@@ -50,16 +52,28 @@ class Runner:
         self, work: Callable[[Session], T], *, emitter: Emitter, task_id: str = "", call: Call | None = None
     ) -> T:
         """Carry out a unit of work and return its result once it is durable."""
+        events: list[tuple[str, dict[str, str]]] = []
 
         def unit(uow: UnitOfWork) -> T:
             session = self._session(uow, call)
             result = work(session)
             session.store_marks()
             session.after_commit(self._committed)
+            events[:] = session.events
             return result
 
         entity = Entity("task", task_id) if task_id else None
-        return await self.store.write(unit, emitter=emitter, entity=entity, origin=call.origin if call else "")
+        result = await self.store.write(unit, emitter=emitter, entity=entity, origin=call.origin if call else "")
+        for name, attributes in events:
+            self._tell(name, attributes, task_id=task_id, emitter=emitter)
+        return result
+
+    def _tell(self, name: str, attributes: dict[str, str], *, task_id: str, emitter: Emitter) -> None:
+        """What has happened, as a span of the caller's trace and as a count; the count knows no task."""
+        self.telemetry.count(f"lanewarden.{name}", **attributes)
+        with self.telemetry.span(f"lanewarden.{name}", **attributes) as span:
+            span.set("task.id", task_id)
+            span.set("emitter", emitter.name)
 
     async def command(
         self,

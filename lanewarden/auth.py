@@ -194,7 +194,7 @@ METHOD_ROLES: Mapping[str, frozenset[Role]] = {
         "OperatorService",
         _PEOPLE,
         "ListEscalations GetEscalation WatchInbox ListRunners ListTasks GetTask WatchTasks TailLog"
-        " CheckCompletion ListNotifications ListIncidents ListAudit ExplainTask ListEvidence",
+        " CheckCompletion ListNotifications ListIncidents ListAudit ExplainTask ListEvidence ListCheckpoints GetCheckpoint",
     ),
     **_rows(
         "OperatorService",
@@ -205,7 +205,8 @@ METHOD_ROLES: Mapping[str, frozenset[Role]] = {
     **_rows(
         "LaneRunnerService",
         _READERS,
-        "GetTask ListTasks ListLanes WatchTasks TailLog ListHolds CheckCompletion ListAudit GetSupervision ListEvidence",
+        "GetTask ListTasks ListLanes WatchTasks TailLog ListHolds CheckCompletion ListAudit GetSupervision ListEvidence"
+        " ListCheckpoints GetCheckpoint",
     ),
     **_rows(
         "LaneRunnerService",

@@ -8,7 +8,11 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from opentelemetry import trace
 from opentelemetry.context import Context
+from opentelemetry.exporter.otlp.proto.grpc.metric_exporter import OTLPMetricExporter
 from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExporter
+from opentelemetry.metrics import Counter
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, SpanExportResult
@@ -42,6 +46,11 @@ class OtelTelemetry(Telemetry):
         self._provider.add_span_processor(BatchSpanProcessor(exporter))
         self._tracer = self._provider.get_tracer("lanewarden")
         self._propagator = TraceContextTextMapPropagator()
+        # Spans say when the collector is lost and when it is back; metrics are silent about the same collector.
+        reader = PeriodicExportingMetricReader(OTLPMetricExporter(endpoint=settings.endpoint))
+        self._meters = MeterProvider([reader], resource=resource, shutdown_on_exit=False)
+        self._meter = self._meters.get_meter("lanewarden")
+        self._counters: dict[str, Counter] = {}
 
     @contextlib.contextmanager
     def server_span(self, method: str, metadata: Mapping[str, str]) -> Iterator[Span]:
@@ -61,12 +70,20 @@ class OtelTelemetry(Telemetry):
         with self._child(name, SpanKind.INTERNAL, named) as span:
             yield span
 
+    def count(self, name: str, **attributes: str) -> None:
+        counter = self._counters.get(name)
+        if counter is None:
+            counter = self._counters[name] = self._meter.create_counter(name)
+        counter.add(1, {f"lanewarden.{key}": value for key, value in attributes.items()})
+
     def force_flush(self, timeout_seconds: float) -> bool:
         """Send what is queued now; false if that took longer."""
-        return self._provider.force_flush(int(timeout_seconds * 1000))
+        timeout_ms = int(timeout_seconds * 1000)
+        return self._provider.force_flush(timeout_ms) and self._meters.force_flush(timeout_ms)
 
     def shutdown(self) -> None:
         self._provider.shutdown()
+        self._meters.shutdown()
 
     @contextlib.contextmanager
     def _child(self, name: str, kind: SpanKind, attributes: Mapping[str, str | int]) -> Iterator[Span]:

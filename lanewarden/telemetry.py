@@ -1,4 +1,4 @@
-"""Traces, when somebody collects them; otherwise only the trace id that callers send.
+"""Traces and counts, when somebody collects them; otherwise only the trace id that callers send.
 
 The OpenTelemetry SDK is imported when an OTLP endpoint is configured and not before: without one, a call pays
 for one context variable.
@@ -68,6 +68,10 @@ class Telemetry:
         """Around any other piece of work; attributes become ``lanewarden.<name>``."""
         del name, attributes
         yield _NO_SPAN
+
+    def count(self, name: str, **attributes: str) -> None:
+        """Count one of something; attributes become ``lanewarden.<name>`` and never name a task."""
+        del name, attributes
 
     def shutdown(self) -> None:
         """Send what is left, within the exporter's own timeout; blocks."""

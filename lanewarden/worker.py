@@ -28,9 +28,11 @@ from lanewarden.v1 import escalation_pb2
 from lanewarden.v1 import worker_service_pb2 as pb
 from lanewarden.worker_messages import (
     Assignment,
+    Directive,
     Escalation,
     Message,
     Ruling,
+    directive_of,
     enum_word,
     escalation_of,
     message_of,
@@ -40,7 +42,7 @@ from lanewarden.worker_messages import (
 if TYPE_CHECKING:
     from datetime import datetime
 
-__all__ = ["Assignment", "Escalation", "Message", "NotAWorker", "Ruling", "Worker", "new_request_id"]
+__all__ = ["Assignment", "Directive", "Escalation", "Message", "NotAWorker", "Ruling", "Worker", "new_request_id"]
 
 RETRY_SECONDS: Final = 30.0
 RETRY_DELAY_SECONDS_MIN: Final = 0.05
@@ -213,6 +215,52 @@ class Worker:
             request.retry_at.FromDatetime(retry_at)
         response: pb.ReportProgressResponse = self._unary("ReportProgress", request)
         return response.sequence
+
+    def next_directive(self, tokens: int, window: int = 0, *, measurement_id: str = "", turn: int = 0) -> Directive:
+        """What to do about the context before the next turn; call it between turns with the tokens in use.
+
+        ``window`` may be left out if the task names it. ``measurement_id`` tells measurements apart: one never counts twice;
+        by default each call is a new one. ``turn`` is that of the measurement, by default one more than the last. Returns
+        when a checkpoint that a reduction waits for is there, has failed, or has been waited for long enough.
+
+        Raises:
+            Refusal: REQUEST_INVALID, with the arithmetic, for a window too small for a reduction to help; ATTEMPT_STALE.
+        """
+        usage = pb.ContextUsage(tokens=tokens, window=window, measurement_id=measurement_id or new_request_id())
+        while True:
+            request = pb.NextDirectiveRequest(request_id=new_request_id(), usage=usage, turn=turn)
+            response: pb.NextDirectiveResponse = self._unary("NextDirective", request)
+            if response.directive != pb.DIRECTIVE_WAIT:
+                return directive_of(response)
+
+    def report_directive(
+        self,
+        directive_id: str,
+        *,
+        done: bool = True,
+        content: str = "",
+        failure: str = "unknown",
+        inserted_tokens: int = 0,
+        detail: str = "",
+    ) -> bool:
+        """Say how a directive went: a checkpoint that is done has a ``content``, a rebuild the tokens that it put in.
+        ``failure`` is how a checkpoint failed: ``transient``, ``auth``, ``bad_request`` or ``unknown``. Returns whether this
+        was the first report of it, which stands.
+
+        Raises:
+            Refusal: DIRECTIVE_UNKNOWN, REQUEST_INVALID, TOO_LARGE, ATTEMPT_STALE.
+        """
+        request = pb.ReportDirectiveRequest(
+            request_id=new_request_id(),
+            directive_id=directive_id,
+            outcome=pb.DIRECTIVE_OUTCOME_DONE if done else pb.DIRECTIVE_OUTCOME_FAILED,
+            content=content,
+            failure=f"CHECKPOINT_FAILURE_{failure.upper()}",
+            inserted_tokens=inserted_tokens,
+            detail=detail,
+        )
+        response: pb.ReportDirectiveResponse = self._unary("ReportDirective", request)
+        return response.reported_now
 
     def complete(self, summary: str = "", *, failed: bool = False) -> None:
         """State the outcome of the task; it becomes terminal when this process has exited.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from lanewarden.v1 import escalation_pb2, message_pb2, task_pb2
+from lanewarden.v1 import context_pb2, escalation_pb2, message_pb2, task_pb2, worker_service_pb2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,6 +43,25 @@ class Message:
     text: str
     sent_by: str
     ruling: Ruling | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Directive:
+    """What to do about the context before the next turn: ``kind`` is ``continue``, ``checkpoint``, ``rebuild``, ``compact``
+    or ``wrap_up``.
+
+    ``directive_id`` names it in the report, and is empty for ``continue``. ``checkpoint_id`` is what to write, or what to
+    rebuild from; ``content`` is the checkpoint of a rebuild. ``signals`` are what else is asked of the task.
+    """
+
+    kind: str
+    directive_id: str
+    cause: str
+    checkpoint_id: str
+    content: str
+    reductions: int
+    reductions_max: int
+    signals: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,6 +125,20 @@ def message_of(message: message_pb2.Message) -> Message:
         text=texts.get(kind, ""),
         sent_by=_person(message.sent_by),
         ruling=ruling_of(message) if kind == "ruling" else None,
+    )
+
+
+def directive_of(response: worker_service_pb2.NextDirectiveResponse) -> Directive:
+    """A directive of the contract as a worker sees it."""
+    return Directive(
+        kind=enum_word(worker_service_pb2.Directive, response.directive),
+        directive_id=response.directive_id,
+        cause=response.cause,
+        checkpoint_id=response.checkpoint.checkpoint_id,
+        content=response.checkpoint.content,
+        reductions=response.reductions,
+        reductions_max=response.reductions_max,
+        signals=tuple(enum_word(context_pb2.SignalKind, each.kind) for each in response.signals),
     )
 
 

@@ -20,6 +20,7 @@ from lanewarden.errors import Reason, refuse
 from lanewarden.server import Call, Server
 from lanewarden.v1 import (
     audit_pb2,
+    context_pb2,
     escalation_pb2,
     incident_pb2,
     lane_runner_service_pb2,
@@ -86,6 +87,7 @@ class FakeOperator:
     )
     audit: list[audit_pb2.AuditEntry] = field(default_factory=lambda: [entry("Steer ruling APPROVE")])
     evidence: list[lane_runner_service_pb2.Evidence] = field(default_factory=list)
+    checkpoints: list[context_pb2.Checkpoint] = field(default_factory=list)
     ending: list[task_pb2.Task] = field(
         default_factory=lambda: [task("t-new", state=task_pb2.TASK_STATE_FAILED, summary="it broke")]
     )
@@ -173,6 +175,17 @@ class FakeOperator:
     async def ListEvidence(self, request: Any, call: Call) -> Any:
         self._got("ListEvidence", request)
         return pb.OperatorServiceListEvidenceResponse(entries=self.evidence)
+
+    async def ListCheckpoints(self, request: Any, call: Call) -> Any:
+        self._got("ListCheckpoints", request)
+        return pb.OperatorServiceListCheckpointsResponse(checkpoints=self.checkpoints)
+
+    async def GetCheckpoint(self, request: Any, call: Call) -> Any:
+        self._got("GetCheckpoint", request)
+        found = next((each for each in self.checkpoints if each.checkpoint_id == request.checkpoint_id), None)
+        if found is None:
+            raise refuse(Reason.CHECKPOINT_UNKNOWN, "no such checkpoint")
+        return pb.OperatorServiceGetCheckpointResponse(checkpoint=found)
 
     async def CheckCompletion(self, request: Any, call: Call) -> Any:
         self._got("CheckCompletion", request)

@@ -99,6 +99,7 @@ class Watch:
         self._actions_are_finite(tasks)
         self._claims_are_kept(_rows(reader, "incidents", "key"))
         _inboxes_and_states_agree(tasks, messages)
+        _signals_are_answered(tasks, reader)
         _rulings_name_their_holds(holds, messages)
         self._tasks, self._holds, self._messages = tasks, holds, messages
 
@@ -241,6 +242,24 @@ class Watch:
 
 def _rows(reader: Connection, table: str, key: str) -> Rows:
     return {row[key]: dict(row) for row in reader.query(f"SELECT * FROM {table}")}
+
+
+def _signals_are_answered(tasks: Rows, reader: Connection) -> None:
+    """I10: what is asked for is outstanding exactly while it is asked, and nothing is asked of what is over."""
+    asked: defaultdict[str, set[str]] = defaultdict(set)
+    for row in reader.query("SELECT task_id, kind, epoch, attempt FROM signals WHERE discharged_how IS NULL"):
+        asked[row["task_id"]].add(row["kind"])
+        task = tasks[row["task_id"]]
+        if row["kind"] == "STOP":
+            assert (row["epoch"], row["attempt"]) == (task["epoch"], task["attempt"]), (
+                f"{task['task_id']}: a stale stop"
+            )
+            assert task["worker_alive"] or task["state"] == "STARTING", f"{task['task_id']}: a stop of nobody"
+    for task_id, task in tasks.items():
+        assert ("PAUSE" in asked[task_id]) == ("OPERATOR" in json.loads(task["pauses"])), f"{task_id}: PAUSE"
+        canceling = task["cancel_cause"] is not None and task["state"] not in TERMINAL
+        assert ("CANCEL" in asked[task_id]) == canceling, f"{task_id}: CANCEL"
+        assert task["state"] not in TERMINAL or asked[task_id] <= {"PAUSE"}, f"{task_id} is over: {asked[task_id]}"
 
 
 def _attempts_and_states_agree(tasks: Rows, attempts: list[dict[str, Any]]) -> None:

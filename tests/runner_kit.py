@@ -335,7 +335,8 @@ class RunnerKit:
 
     def dump(self) -> dict[str, list[tuple[Any, ...]]]:
         """Every row of every table that a request can change, for "nothing changed"."""
-        names = ("tasks", "attempts", "holds", "messages", "gates", "outbox", "incidents")
+        names = ("tasks", "attempts", "holds", "messages", "gates", "outbox", "incidents", "signals", "contexts")
+        names += ("checkpoints", "directives")
 
         def look(reader: Any) -> dict[str, list[tuple[Any, ...]]]:
             return {name: [tuple(row) for row in reader.query(f"SELECT * FROM {name} ORDER BY 1, 2")] for name in names}

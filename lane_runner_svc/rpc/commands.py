@@ -300,11 +300,16 @@ class CommandHandlers:
             request_id=request.request_id,  # type: ignore[attr-defined]
             trace_id=call.traceparent[3:35],
         )
+
+        def respond(session: Session) -> Response:
+            session.by = by
+            return work(session, by)
+
         return await self._runner.command(
             request,
             call,
             response_type,
-            lambda session: work(session, by),
+            respond,
             emitter=emitter,
             task_id=deed.task_id,
             deed=deed,

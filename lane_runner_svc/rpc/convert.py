@@ -13,14 +13,23 @@ from google.protobuf.message import DecodeError
 from lane_runner_svc.core.completion import Blocker
 from lane_runner_svc.core.holds import Actor, Decision, Hold, HoldState, Ruling
 from lane_runner_svc.core.incidents import Incident
+from lane_runner_svc.core.signals import Signal
 from lane_runner_svc.core.task import HookState, Kind, Task
-from lane_runner_svc.store import holds, incidents, messages, tasks
+from lane_runner_svc.store import holds, incidents, messages, signals, tasks
 from lane_runner_svc.store.messages import StoredMessage
 from lane_runner_svc.store.tasks import Reader
 from lane_runner_svc.work.hooks import idempotency_key
 from lanewarden.stamps import timestamp
 from lanewarden.store import Row
-from lanewarden.v1 import audit_pb2, escalation_pb2, incident_pb2, lane_runner_service_pb2, message_pb2, task_pb2
+from lanewarden.v1 import (
+    audit_pb2,
+    context_pb2,
+    escalation_pb2,
+    incident_pb2,
+    lane_runner_service_pb2,
+    message_pb2,
+    task_pb2,
+)
 
 HOLD_STATES: Final[Mapping[HoldState, escalation_pb2.HoldState]] = {
     HoldState.NONE: escalation_pb2.HOLD_STATE_UNSPECIFIED,
@@ -67,6 +76,7 @@ def task_message(reader: Reader, task: Task, runner_id: str) -> task_pb2.Task:
         incidents=[incident_message(each) for each in incidents.of_epoch(reader, task.task_id, task.epoch)],
         oldest_input_at=timestamp(messages.waiting_inputs(reader, task.task_id).oldest_wall_ms),
         children_open=tasks.count_open_children(reader, task.task_id),
+        signals=[signal_message(each) for each in signals.outstanding(reader, task.task_id)],
     )
     if attempt is not None and task.kind is Kind.SESSION:
         of_round = messages.waiting_inputs(reader, task.task_id, through=attempt.inputs_through)
@@ -134,6 +144,19 @@ def audit_message(row: Row) -> audit_pb2.AuditEntry:
         request_id=row["request_id"],
         trace_id=row["trace_id"],
         outcome=row["outcome"],
+    )
+
+
+def signal_message(signal: Signal) -> context_pb2.Signal:
+    """A request that is not discharged."""
+    return context_pb2.Signal(
+        signal_id=signal.signal_id,
+        kind=f"SIGNAL_KIND_{signal.kind.value}",
+        epoch=signal.epoch,
+        attempt=signal.attempt,
+        cause=signal.cause,
+        raised_by=f"{signal.raised_by.identity} ({signal.raised_by.role})",
+        raised_at=timestamp(signal.raised_wall_ms),
     )
 
 

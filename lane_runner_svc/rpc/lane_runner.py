@@ -7,12 +7,13 @@ from typing import Final
 
 from lane_runner_svc.core.holds import HoldState
 from lane_runner_svc.core.timers import Approver
-from lane_runner_svc.rpc import convert
+from lane_runner_svc.rpc import contexts, convert
 from lane_runner_svc.rpc.actions import ActionHandlers
 from lane_runner_svc.rpc.logs import LogReader
 from lane_runner_svc.rpc.supervision import SupervisionReader
 from lane_runner_svc.runner import Runner
 from lane_runner_svc.store import audit, evidence, holds, messages, tasks
+from lane_runner_svc.store import contexts as store_contexts
 from lane_runner_svc.work import attempts
 from lanewarden.hub import ALL, Topic
 from lanewarden.paging import fitting, page_size, parse_token
@@ -136,6 +137,25 @@ class LaneRunnerHandlers(ActionHandlers):
         rows = self._runner.read(look)
         entries, token = fitting(((row["sequence"], convert.evidence_message(row)) for row in rows), rows_max)
         return pb.ListEvidenceResponse(entries=entries, next_page_token=token)
+
+    async def ListCheckpoints(self, request: pb.ListCheckpointsRequest, call: Call) -> pb.ListCheckpointsResponse:
+        """A page of a task's checkpoints, oldest first."""
+
+        def look(reader: Connection) -> pb.ListCheckpointsResponse:
+            task = tasks.load(reader, request.task_id)
+            found = store_contexts.page(reader, task.task_id, after=parse_token(request.page_token))
+            shown, token = fitting(
+                ((position, contexts.checkpoint_message(each)) for position, each in found),
+                page_size(request.page_size),
+            )
+            return pb.ListCheckpointsResponse(checkpoints=shown, next_page_token=token)
+
+        return self._runner.read(look)
+
+    async def GetCheckpoint(self, request: pb.GetCheckpointRequest, call: Call) -> pb.GetCheckpointResponse:
+        """One checkpoint and what was written."""
+        found = self._runner.read(lambda reader: store_contexts.load_checkpoint(reader, request.checkpoint_id))
+        return pb.GetCheckpointResponse(checkpoint=contexts.checkpoint_message(found, content=True))
 
     async def CheckCompletion(self, request: pb.CheckCompletionRequest, call: Call) -> pb.CheckCompletionResponse:
         """The one judge's word."""

@@ -12,6 +12,7 @@ from typing import Final
 from lane_runner_svc.core.task import Kind
 from lane_runner_svc.core.timers import REMINDER_MS_DEFAULT, REMINDER_MS_MAX, Approver, Patience
 from lane_runner_svc.process.model import LOG_BYTES_MIN
+from lane_runner_svc.rpc import contexts
 from lane_runner_svc.work.tasks import Submission
 from lanewarden.errors import Reason, invalid, refuse
 from lanewarden.v1 import task_pb2
@@ -67,6 +68,7 @@ def check(
         *_runner_loss_problems(spec),
         *_heartbeat_problems(filled),
         *_progress_problems(filled),
+        *contexts.problems(filled),
         *([] if 0 <= grace_ms <= STOP_GRACE_MS_MAX else [("spec.stop_grace", "must be from 0 to 10 minutes")]),
         *(
             []
@@ -181,6 +183,8 @@ def _place_problems(spec: task_pb2.TaskSpec, environment: Mapping[str, str]) -> 
     problems = _program_problems(spec.argv[0], "spec.argv[0]", cwd, environment)
     if spec.on_success:
         problems += _program_problems(spec.on_success[0], "spec.on_success[0]", cwd, environment)
+    if spec.context.writer:
+        problems += _program_problems(spec.context.writer[0], "spec.context.writer[0]", cwd, environment)
     return problems
 
 

@@ -12,12 +12,15 @@ from google.protobuf.message import Message as ProtoMessage
 
 from lane_runner_svc import emitters
 from lane_runner_svc.core.holds import Hold, HoldState
+from lane_runner_svc.core.ladder import Wish
 from lane_runner_svc.core.task import Outcome, clipped
+from lane_runner_svc.rpc import contexts
 from lane_runner_svc.rpc.convert import hold_message, stored_message, task_message
 from lane_runner_svc.runner import Runner
 from lane_runner_svc.store import evidence, holds, messages, tasks
-from lane_runner_svc.work import attempts, inbox
+from lane_runner_svc.work import attempts, directives, inbox
 from lane_runner_svc.work import tasks as task_work
+from lane_runner_svc.work.directives import Measured
 from lane_runner_svc.work.session import AttemptRef, Session
 from lanewarden import rulings
 from lanewarden.errors import Reason, Refusal, refuse
@@ -34,16 +37,23 @@ from lanewarden.v1.worker_service_pb2 import (
     CompleteResponse,
     GetAssignmentRequest,
     GetAssignmentResponse,
+    NextDirectiveRequest,
+    NextDirectiveResponse,
     ReceiveMessagesRequest,
     ReceiveMessagesResponse,
+    ReportDirectiveRequest,
+    ReportDirectiveResponse,
     ReportProgressRequest,
     ReportProgressResponse,
     WorkerServiceEscalateRequest,
     WorkerServiceEscalateResponse,
 )
+from lanewarden.waiting import take_within
 
 _BEARER: Final = "Bearer "
 _KNOWN_MAX: Final = 4096
+WAIT_SECONDS_MAX: Final = 5.0
+"""How long one NextDirective waits for a checkpoint; well below any deadline of a call."""
 Response = TypeVar("Response", bound=ProtoMessage)
 
 
@@ -239,6 +249,51 @@ class WorkerHandlers:
             return ReportProgressResponse(sequence=stored, advanced=advanced)
 
         return await self._say(ref, request, call, ReportProgressResponse, work, emitters.PROGRESS)
+
+    async def NextDirective(self, request: NextDirectiveRequest, call: Call) -> NextDirectiveResponse:
+        """What to do about the worker's context. A reduction that waits for a checkpoint waits in here first, a while."""
+        ref = _ref(call)
+        wish = contexts.wish(self._runner.read(lambda reader: contexts.spec_of(tasks.load(reader, ref.task_id))))
+        measured = Measured(
+            tokens=request.usage.tokens,
+            window_tokens=request.usage.window,
+            measurement_id=request.usage.measurement_id or request.request_id,
+            turn=request.turn,
+        )
+        await self._await_writer(ref, wish)
+
+        def work(session: Session) -> NextDirectiveResponse:
+            answer = directives.next_directive(session, ref, measured, wish)
+            return contexts.directive_message(answer, wish)
+
+        return await self._say(ref, request, call, NextDirectiveResponse, work, emitters.DIRECTIVE)
+
+    async def _await_writer(self, ref: AttemptRef, wish: Wish) -> None:
+        """Until the checkpoint that a reduction waits for is there or has failed, or it is time to say WAIT."""
+        clock = self._runner.clock
+
+        def wait_ms(reader: Connection) -> int:
+            return directives.wait_ms(reader, ref, wish, clock.steady_ms())
+
+        with self._runner.hub.subscribe(Topic("context", ref.task_id)) as news:
+            if left_ms := self._runner.read(wait_ms):
+                await take_within(news, clock, min(WAIT_SECONDS_MAX, left_ms / 1000))
+
+    async def ReportDirective(self, request: ReportDirectiveRequest, call: Call) -> ReportDirectiveResponse:
+        """What came of a directive."""
+        ref = _ref(call)
+        said = directives.Report(
+            done=request.outcome == worker_service_pb2.DIRECTIVE_OUTCOME_DONE,
+            content=request.content,
+            failure=contexts.failure(request.failure),
+            inserted_tokens=request.inserted_tokens,
+            detail=request.detail,
+        )
+
+        def work(session: Session) -> ReportDirectiveResponse:
+            return ReportDirectiveResponse(reported_now=directives.report(session, ref, request.directive_id, said))
+
+        return await self._say(ref, request, call, ReportDirectiveResponse, work, emitters.DIRECTIVE)
 
     async def Complete(self, request: CompleteRequest, call: Call) -> CompleteResponse:
         """Store what the worker says its task came to."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from sqlite_utils import Database, Migrations
 
+from lane_runner_svc.store.schema_signals import SIGNALS
+
 MIGRATIONS = Migrations("lane_runner")
 
 _TABLES = """
@@ -297,6 +299,12 @@ def actions_sessions_incidents(db: Database) -> None:
 def sensors(db: Database) -> None:
     """What was last read of the progress of a program that does not report it."""
     _run(db, "ALTER TABLE attempts ADD COLUMN sensed INTEGER")
+
+
+@MIGRATIONS()
+def signals_contexts_checkpoints(db: Database) -> None:
+    """One-shot requests, context windows, what their checkpoint writers came to, what workers were told."""
+    _run(db, SIGNALS)
 
 
 def _run(db: Database, statements: str) -> None:

@@ -8,11 +8,13 @@ from dataclasses import dataclass
 from lane_runner_svc.core.completion import Blocker, GateDecision, completion_blockers
 from lane_runner_svc.core.happenings import Claimed, Exited, Launched, LaunchFailed
 from lane_runner_svc.core.holds import HoldState
+from lane_runner_svc.core.signals import SignalKind
 from lane_runner_svc.core.states import State
 from lane_runner_svc.core.task import Exit, ExitKind, Kind, Task
 from lane_runner_svc.store import holds, messages, tasks
 from lane_runner_svc.store.tasks import Attempt, Reader
-from lane_runner_svc.work.session import AttemptRef, Session
+from lane_runner_svc.work import checkpoints
+from lane_runner_svc.work.session import RUNNER, AttemptRef, Session
 from lanewarden.errors import Reason, refuse
 
 TOKEN_BYTES = 32
@@ -166,6 +168,8 @@ def _end_attempt(session: Session, ref: AttemptRef, ended: str, detail: str) -> 
         ended_detail=detail,
         ended_wall_ms=session.now.wall_ms,
     )
+    session.discharge(ref.task_id, SignalKind.STOP, by=RUNNER, how=f"attempt {ref.attempt} has ended")
+    checkpoints.worker_ended(session, ref)
 
 
 def blockers(reader: Reader, task: Task) -> tuple[Blocker, ...]:

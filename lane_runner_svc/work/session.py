@@ -6,14 +6,16 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from operator import attrgetter
 from random import Random
-from typing import Final
+from typing import Any, Final
 
 from lane_runner_svc.core import family
+from lane_runner_svc.core.checkpoints import Checkpoint, CheckpointState
 from lane_runner_svc.core.happenings import Happening, InputCame, transition
 from lane_runner_svc.core.holds import Actor, Hold, HoldState
+from lane_runner_svc.core.signals import Signal, SignalKind
 from lane_runner_svc.core.states import State
 from lane_runner_svc.core.task import Effect, Now, Step, Task
-from lane_runner_svc.store import audit, holds, messages, tasks
+from lane_runner_svc.store import audit, contexts, holds, messages, signals, tasks
 from lane_runner_svc.store.audit import Deed
 from lanewarden.hub import Topic
 from lanewarden.records import replace
@@ -23,6 +25,8 @@ QUEUE: Final = Topic("queue")
 OUTBOX: Final = Topic("outbox")
 LIMITS: Final = Topic("limits")
 HOOKS: Final = Topic("hooks")
+WRITERS: Final = Topic("writers")
+RUNNER: Final = Actor(identity="lane runner", role="runner")
 _CLAIMS: Final = attrgetter("state", "worker_alive", "pauses", "not_before_ms")
 """What of a task decides whether its lane may launch something; every other change leaves the launcher asleep."""
 _HOOK: Final = attrgetter("hook_state", "hook_running", "hook_not_before_ms", "pauses")
@@ -54,10 +58,14 @@ class Session:
     """The kind and the id of what the supervisor has to hear of, in order."""
     stops: list[AttemptRef] = field(default_factory=list)
     completed: list[AttemptRef] = field(default_factory=list)
+    by: Actor = RUNNER
+    """Who asked for it, where somebody did."""
     note: str = ""
     """What the audit adds to the name of the action, such as who owned a task before."""
     subject: str = ""
     """The task that the audit names, where the request could not: one that was made by it."""
+    events: list[tuple[str, dict[str, str]]] = field(default_factory=list)
+    """What telemetry counts once this is durable: a name, and its attributes, none of which names a task."""
 
     def happen(self, task: Task, happening: Happening) -> Task:
         """Judge a happening, store the task as it is then, and carry out the effects that belong to the transaction."""
@@ -79,6 +87,8 @@ class Session:
             self.changed[HOOKS] = None
         saved = replace(after, version=before.version + 1)
         tasks.update(self.uow, before, saved)
+        if saved.terminal and not before.terminal:
+            self._over(saved)
         return saved
 
     def touch_task(self, task_id: str, *, claims: bool = True) -> None:
@@ -185,4 +195,50 @@ class Session:
         """Store the intent to stop the worker, so that a crash does not forget it, and have it carried out."""
         ref = AttemptRef(task_id=task.task_id, epoch=task.epoch, attempt=task.attempt)
         tasks.set_attempt(self.uow, ref.task_id, ref.epoch, ref.attempt, stop_cause=cause)
+        self.raise_signal(task, SignalKind.STOP, cause=cause, by=self.by, attempt=ref.attempt)
         self.stops.append(ref)
+
+    def raise_signal(self, task: Task, kind: SignalKind, *, cause: str, by: Actor, attempt: int = 0) -> None:
+        """Ask for something once: while it is outstanding for the task, or for that attempt of it, nothing is stored."""
+        wanted = (kind, task.epoch, attempt)
+        if any((each.kind, each.epoch, each.attempt) == wanted for each in signals.outstanding(self.uow, task.task_id)):
+            return
+        number = signals.count(self.uow, task.task_id) + 1
+        signal = Signal(
+            signal_id=f"{task.task_id}.s{number}",
+            task_id=task.task_id,
+            epoch=task.epoch,
+            attempt=attempt,
+            kind=kind,
+            cause=cause,
+            raised_by=by,
+            raised_wall_ms=self.now.wall_ms,
+        )
+        signals.insert(self.uow, signal)
+        self.events.append(("signal.raised", {"kind": kind.value}))
+
+    def discharge(self, task_id: str, kind: SignalKind, *, by: Actor, how: str) -> None:
+        """Somebody acts on what was asked for, in this transaction; nothing if it is not asked for, or no longer."""
+        for signal in signals.outstanding(self.uow, task_id):
+            if signal.kind is kind:
+                self._discharge(signal, by=by, how=how)
+
+    def _discharge(self, signal: Signal, *, by: Actor, how: str) -> None:
+        signals.discharge(self.uow, signal.signal_id, by=by, how=how, wall_ms=self.now.wall_ms)
+        self.events.append(("signal.discharged", {"kind": signal.kind.value}))
+
+    def _over(self, task: Task) -> None:
+        """The end of a task answers whatever was asked of it. A pause outlives it: it holds the next epoch back as well."""
+        for signal in signals.outstanding(self.uow, task.task_id):
+            if signal.kind is not SignalKind.PAUSE:
+                self._discharge(signal, by=RUNNER, how=f"the task is {task.state.name}")
+        for checkpoint in contexts.in_flight(self.uow, task.task_id):
+            self.end_checkpoint(checkpoint, CheckpointState.SUPERSEDED, detail=f"the task is {task.state.name}")
+
+    def end_checkpoint(self, checkpoint: Checkpoint, state: CheckpointState, *, detail: str, **more: Any) -> None:
+        """Store what a start of the writer came to, and have its process looked after."""
+        ended = replace(checkpoint, state=state, detail=detail, ended_wall_ms=self.now.wall_ms, **more)
+        contexts.update_checkpoint(self.uow, ended)
+        self.changed[WRITERS] = None
+        self.changed[Topic("context", checkpoint.task_id)] = None
+        self.events.append(("checkpoint.ended", {"state": state.value}))

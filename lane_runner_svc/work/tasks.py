@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from lane_runner_svc.core.completion import GateDecision
 from lane_runner_svc.core.happenings import CancelAsked, CompleteAsked
 from lane_runner_svc.core.holds import Actor
+from lane_runner_svc.core.signals import SignalKind
 from lane_runner_svc.core.states import State
 from lane_runner_svc.core.task import Kind, Outcome, PauseCause, Task, clipped, ended, ending
 from lane_runner_svc.core.timers import Patience
@@ -87,6 +88,7 @@ def cancel(session: Session, task_id: str, *, cause: str, by: Actor) -> Task:
     task = tasks.load(session.uow, task_id)
     if task.cancel_cause is not None:
         return task
+    session.raise_signal(task, SignalKind.CANCEL, cause=cause or f"canceled by {by.identity}", by=by)
     return session.happen(task, CancelAsked(cause=cause, by=by))
 
 
@@ -96,7 +98,11 @@ def pause(session: Session, task_id: str) -> Task:
     Raises:
         Refusal: TASK_UNKNOWN, TASK_TERMINAL or TASK_SETTLED.
     """
-    return _set_pauses(session, task_id, add=PauseCause.OPERATOR)
+    before = tasks.load(session.uow, task_id)
+    task = _set_pauses(session, task_id, add=PauseCause.OPERATOR)
+    if PauseCause.OPERATOR not in before.pauses:
+        session.raise_signal(task, SignalKind.PAUSE, cause=f"paused by {session.by.identity}", by=session.by)
+    return task
 
 
 def resume(session: Session, task_id: str, cause: PauseCause = PauseCause.OPERATOR) -> Task:
@@ -110,7 +116,10 @@ def resume(session: Session, task_id: str, cause: PauseCause = PauseCause.OPERAT
         raise invalid(("cause", "a passed deadline is cleared by a ruling on the hold, or by ExtendHold"))
     if cause is PauseCause.SUPERVISOR_LOSS:
         raise invalid(("cause", "the loss of the supervisor ends when one supervises the runner again"))
-    return _set_pauses(session, task_id, remove=cause)
+    task = _set_pauses(session, task_id, remove=cause)
+    if cause is PauseCause.OPERATOR:
+        session.discharge(task_id, SignalKind.PAUSE, by=session.by, how="resumed")
+    return task
 
 
 def _set_pauses(

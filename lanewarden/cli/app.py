@@ -69,6 +69,7 @@ SECTIONS: Final[dict[str, tuple[Row, ...]]] = {
         Row("incident", "incidents:incident", "Act on an incident: `incident resolve`."),
         Row("audit", "insight:audit", "List who did what."),
         Row("evidence", "evidence:evidence", "List what earlier attempts of a task said too late."),
+        Row("checkpoints", "checkpoints:checkpoints", "List the checkpoints of a task's context, or print one."),
         Row("writes", "writes:writes", "Show who writes to the stores, and how fast."),
         Row("emitters", "writes:emitters", "List what each emitter has written since the start."),
         Row("completion", "completion:completion", "Print a shell completion script."),

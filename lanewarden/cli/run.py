@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import shlex
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ import click
 from lanewarden.cli import durations, resolve
 from lanewarden.cli.background import ensure_up
 from lanewarden.cli.connect import operator
+from lanewarden.cli.context_options import context_options, context_spec, words
 from lanewarden.cli.exits import Exit
 from lanewarden.cli.follow import command, follow
 from lanewarden.cli.settings import search_path
@@ -68,19 +68,6 @@ def _progress_source(ctx: click.Context, param: click.Parameter, value: str | No
     return task_pb2.ProgressSource(files=pattern)
 
 
-def _words(ctx: click.Context, param: click.Parameter, value: str | None) -> list[str]:
-    """A command in one argument, taken apart as a shell would, and as little else of one."""
-    if value is None:
-        return []
-    try:
-        words = shlex.split(value)
-    except ValueError:
-        raise click.BadParameter(f"{value!r} has a quotation mark without its other half", ctx, param) from None
-    if not words:
-        raise click.BadParameter("there is no command in it", ctx, param)
-    return words
-
-
 @click.command(context_settings={"allow_interspersed_args": False})
 @click.option("--lane", default="", help="The lane (default: the one with the fewest tasks).")
 @click.option("--name", default="", help="A name for people (default: the program's).")
@@ -113,7 +100,7 @@ def _words(ctx: click.Context, param: click.Parameter, value: str | None) -> lis
 )
 @click.option(
     "--on-success",
-    callback=_words,
+    callback=words,
     metavar="CMD",
     help="A command to run once the task has succeeded, such as a merge.",
 )
@@ -146,6 +133,7 @@ def _words(ctx: click.Context, param: click.Parameter, value: str | None) -> lis
     metavar="D",
     help="How often it promises to make progress, if that is slower than the supervisor's own bound.",
 )
+@context_options
 @click.option("--premature-exits", type=click.IntRange(0, 100), metavar="N", help="Of its worker, at most (default 3).")
 @click.argument("argv", nargs=-1, required=True, metavar="CMD...", type=click.UNPROCESSED)
 @click.pass_obj
@@ -199,6 +187,7 @@ def _spec(
     premature_exits: int | None,
     session: bool,
     argv: tuple[str, ...],
+    **context: Any,
 ) -> task_pb2.TaskSpec:
     return task_pb2.TaskSpec(
         name=name,
@@ -218,4 +207,5 @@ def _spec(
         progress_from=progress_from,
         heartbeat=heartbeat,
         premature_exits_max=premature_exits,
+        context=context_spec(**context),
     )

@@ -13,7 +13,7 @@ from lanewarden.cli.exits import Exit
 from lanewarden.cli.inbox import json_option
 from lanewarden.cli.state import StateDir
 from lanewarden.cli.terminal import one_line, write_json
-from lanewarden.v1 import message_pb2, task_pb2
+from lanewarden.v1 import context_pb2, message_pb2, task_pb2
 from lanewarden.v1 import operator_service_pb2 as pb
 from lanewarden.worker_messages import enum_word
 
@@ -78,6 +78,7 @@ def _fields(task: task_pb2.Task) -> list[tuple[str, str]]:
         ("launch failures", f"{task.launch_failures} in a row" if task.launch_failures else ""),
         ("next launch", views.moment(task.not_before)),
         ("open holds", ", ".join(task.open_holds)),
+        *(("asked", _signal(signal)) for signal in task.signals),
         ("hold deadline", durations.exact(spec.hold_deadline.seconds) if spec.HasField("hold_deadline") else ""),
         ("first reminder", durations.exact(spec.reminder.seconds) if spec.HasField("reminder") else ""),
         ("approvers", ", ".join(_approver(each) for each in spec.approvers)),
@@ -87,6 +88,11 @@ def _fields(task: task_pb2.Task) -> list[tuple[str, str]]:
         ("finished", views.moment(task.finished_at)),
         ("last seen", views.moment(task.last_seen) if task.runner_unreachable else ""),
     ]
+
+
+def _signal(signal: context_pb2.Signal) -> str:
+    kind = enum_word(context_pb2.SignalKind, signal.kind).replace("_", " ")
+    return one_line(f"{kind} by {signal.raised_by}, {views.age(signal.raised_at)} ago: {signal.cause}")
 
 
 def _approver(each: task_pb2.Approver) -> str:

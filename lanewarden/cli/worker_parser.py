@@ -7,6 +7,7 @@ import math
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any, Final, NoReturn
 
 from lanewarden.cli import durations
@@ -53,7 +54,7 @@ def parser() -> argparse.ArgumentParser:
         allow_abbrev=False,
     )
     verbs = root.add_subparsers(dest="verb", metavar="VERB", required=True, parser_class=_Parser, prog=root.prog)
-    for add in (_escalate, _await, _messages, _progress, _complete, _assignment):
+    for add in (_escalate, _await, _messages, _progress, _directive, _report, _complete, _assignment):
         add(verbs)
     return root
 
@@ -121,6 +122,35 @@ def _progress(verbs: Any) -> None:
     )
 
 
+def _directive(verbs: Any) -> None:
+    verb = _verb(
+        verbs,
+        "directive",
+        "Say how full the context is, and print what to do before the next turn as `name=value` lines (directive, id,\n"
+        "checkpoint, cause, reductions). The directive is continue, checkpoint, rebuild, compact or wrap_up.",
+    )
+    verb.add_argument("--tokens", type=_tokens, required=True, metavar="N", help="tokens in use")
+    verb.add_argument("--window", type=_tokens, default=0, metavar="W", help="its size (default: what the task says)")
+    verb.add_argument("--into", type=Path, metavar="FILE", help="where to put the checkpoint of a rebuild")
+    verb.add_argument("--measurement", default="", metavar="ID", help="one never counts twice (default: a new one)")
+    verb.add_argument("--turn", type=_tokens, default=0, metavar="N", help="when it was taken (default: one more)")
+
+
+def _report(verbs: Any) -> None:
+    verb = _verb(verbs, "report", "Say how a directive went; the first report of it stands.", json=False)
+    verb.add_argument("directive", metavar="ID", help="the id that `directive` printed")
+    verb.add_argument("outcome", choices=("done", "failed"), help="a context that could not be replaced has failed")
+    verb.add_argument("--checkpoint", type=Path, metavar="FILE", help="what was written; at most 1 MiB")
+    verb.add_argument(
+        "--failure",
+        choices=("transient", "auth", "bad_request", "unknown"),
+        default="unknown",
+        help="how a checkpoint failed; only a transient failure is tried again (default %(default)s)",
+    )
+    verb.add_argument("--inserted-tokens", type=_tokens, default=0, metavar="N", help="what a rebuild has put in")
+    verb.add_argument("--detail", default="", metavar="TEXT", help="for people; at most 4 KiB")
+
+
 def _complete(verbs: Any) -> None:
     verb = _verb(verbs, "complete", "State the task's outcome; it is final when the worker has exited.", json=False)
     verb.add_argument("--failed", action="store_true", help="the task cannot be done (default: it is done)")
@@ -163,4 +193,5 @@ def _bounded(kind: Callable[[str], float], low: float, high: float, wanted: str)
 
 
 _seconds = _bounded(float, 0, 10**9, "a number of seconds")
+_tokens = _bounded(int, 0, 10**9, "a whole number up to 1000000000")
 _sequence = _bounded(int, 1, 2**63 - 1, "a whole number from 1")

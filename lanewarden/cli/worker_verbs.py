@@ -61,6 +61,12 @@ def _run(given: argparse.Namespace) -> int:
     except UnicodeEncodeError:
         complain("lanewarden worker: an argument is not valid UTF-8")
         return Exit.USAGE
+    except UnicodeDecodeError:
+        complain(f"lanewarden worker: {given.checkpoint} is not valid UTF-8")
+        return Exit.USAGE
+    except OSError as problem:
+        complain(f"lanewarden worker: {problem.filename}: {problem.strerror}")
+        return Exit.USAGE
 
 
 def _escalate(worker: Any, given: argparse.Namespace) -> int:
@@ -109,6 +115,35 @@ def _progress(worker: Any, given: argparse.Namespace) -> int:
     return Exit.DONE
 
 
+def _directive(worker: Any, given: argparse.Namespace) -> int:
+    found = worker.next_directive(given.tokens, given.window, measurement_id=given.measurement, turn=given.turn)
+    if given.json:
+        write_json(_fields(found))
+    else:
+        print(f"directive={found.kind}\nid={found.directive_id}\ncheckpoint={found.checkpoint_id}")
+        print(f"cause={one_line(found.cause)}\nreductions={found.reductions} of {found.reductions_max}")
+        for signal in found.signals:
+            print(f"signal={signal}")
+    if given.into and found.kind == "rebuild":
+        # Said before: whoever cannot write the file has the id, and can report that.
+        sys.stdout.flush()
+        given.into.write_text(found.content, encoding="utf-8")
+    return Exit.DONE
+
+
+def _report(worker: Any, given: argparse.Namespace) -> int:
+    content = given.checkpoint.read_text(encoding="utf-8") if given.checkpoint else ""
+    worker.report_directive(
+        given.directive,
+        done=given.outcome == "done",
+        content=content,
+        failure=given.failure,
+        inserted_tokens=given.inserted_tokens,
+        detail=given.detail,
+    )
+    return Exit.DONE
+
+
 def _complete(worker: Any, given: argparse.Namespace) -> int:
     worker.complete(given.summary, failed=given.failed)
     return Exit.DONE
@@ -132,6 +167,8 @@ _VERBS: Final[dict[str, Callable[[Any, argparse.Namespace], int]]] = {
     "await": _await,
     "messages": _messages,
     "progress": _progress,
+    "directive": _directive,
+    "report": _report,
     "complete": _complete,
     "assignment": _assignment,
 }

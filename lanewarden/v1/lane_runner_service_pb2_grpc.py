@@ -176,6 +176,16 @@ class LaneRunnerServiceStub:
                 request_serializer=lanewarden_dot_v1_dot_lane__runner__service__pb2.ListEvidenceRequest.SerializeToString,
                 response_deserializer=lanewarden_dot_v1_dot_lane__runner__service__pb2.ListEvidenceResponse.FromString,
                 _registered_method=True)
+        self.ListCheckpoints = channel.unary_unary(
+                '/lanewarden.v1.LaneRunnerService/ListCheckpoints',
+                request_serializer=lanewarden_dot_v1_dot_lane__runner__service__pb2.ListCheckpointsRequest.SerializeToString,
+                response_deserializer=lanewarden_dot_v1_dot_lane__runner__service__pb2.ListCheckpointsResponse.FromString,
+                _registered_method=True)
+        self.GetCheckpoint = channel.unary_unary(
+                '/lanewarden.v1.LaneRunnerService/GetCheckpoint',
+                request_serializer=lanewarden_dot_v1_dot_lane__runner__service__pb2.GetCheckpointRequest.SerializeToString,
+                response_deserializer=lanewarden_dot_v1_dot_lane__runner__service__pb2.GetCheckpointResponse.FromString,
+                _registered_method=True)
 
 
 class LaneRunnerServiceServicer:
@@ -383,6 +393,20 @@ class LaneRunnerServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ListCheckpoints(self, request, context):
+        """ListCheckpoints returns the checkpoints of a task, oldest first, a page at a time, without their content. Reads only.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def GetCheckpoint(self, request, context):
+        """GetCheckpoint returns one checkpoint with its content. Reads only.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_LaneRunnerServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -525,6 +549,16 @@ def add_LaneRunnerServiceServicer_to_server(servicer, server):
                     servicer.ListEvidence,
                     request_deserializer=lanewarden_dot_v1_dot_lane__runner__service__pb2.ListEvidenceRequest.FromString,
                     response_serializer=lanewarden_dot_v1_dot_lane__runner__service__pb2.ListEvidenceResponse.SerializeToString,
+            ),
+            'ListCheckpoints': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListCheckpoints,
+                    request_deserializer=lanewarden_dot_v1_dot_lane__runner__service__pb2.ListCheckpointsRequest.FromString,
+                    response_serializer=lanewarden_dot_v1_dot_lane__runner__service__pb2.ListCheckpointsResponse.SerializeToString,
+            ),
+            'GetCheckpoint': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetCheckpoint,
+                    request_deserializer=lanewarden_dot_v1_dot_lane__runner__service__pb2.GetCheckpointRequest.FromString,
+                    response_serializer=lanewarden_dot_v1_dot_lane__runner__service__pb2.GetCheckpointResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -1285,6 +1319,60 @@ class LaneRunnerService:
             '/lanewarden.v1.LaneRunnerService/ListEvidence',
             lanewarden_dot_v1_dot_lane__runner__service__pb2.ListEvidenceRequest.SerializeToString,
             lanewarden_dot_v1_dot_lane__runner__service__pb2.ListEvidenceResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListCheckpoints(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/lanewarden.v1.LaneRunnerService/ListCheckpoints',
+            lanewarden_dot_v1_dot_lane__runner__service__pb2.ListCheckpointsRequest.SerializeToString,
+            lanewarden_dot_v1_dot_lane__runner__service__pb2.ListCheckpointsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetCheckpoint(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/lanewarden.v1.LaneRunnerService/GetCheckpoint',
+            lanewarden_dot_v1_dot_lane__runner__service__pb2.GetCheckpointRequest.SerializeToString,
+            lanewarden_dot_v1_dot_lane__runner__service__pb2.GetCheckpointResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -3,6 +3,7 @@ import datetime
 from google.protobuf import duration_pb2 as _duration_pb2
 from google.protobuf import timestamp_pb2 as _timestamp_pb2
 from lanewarden.v1 import audit_pb2 as _audit_pb2
+from lanewarden.v1 import context_pb2 as _context_pb2
 from lanewarden.v1 import escalation_pb2 as _escalation_pb2
 from lanewarden.v1 import incident_pb2 as _incident_pb2
 from lanewarden.v1 import lane_runner_service_pb2 as _lane_runner_service_pb2
@@ -571,3 +572,33 @@ class Notification(_message.Message):
     delivered_at: _timestamp_pb2.Timestamp
     failure: str
     def __init__(self, key: _Optional[str] = ..., sink: _Optional[str] = ..., escalation_id: _Optional[str] = ..., kind: _Optional[str] = ..., to: _Optional[str] = ..., tries: _Optional[int] = ..., delivered_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., failure: _Optional[str] = ...) -> None: ...
+
+class OperatorServiceListCheckpointsRequest(_message.Message):
+    __slots__ = ("task_id", "page_size", "page_token")
+    TASK_ID_FIELD_NUMBER: _ClassVar[int]
+    PAGE_SIZE_FIELD_NUMBER: _ClassVar[int]
+    PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    task_id: str
+    page_size: int
+    page_token: str
+    def __init__(self, task_id: _Optional[str] = ..., page_size: _Optional[int] = ..., page_token: _Optional[str] = ...) -> None: ...
+
+class OperatorServiceListCheckpointsResponse(_message.Message):
+    __slots__ = ("checkpoints", "next_page_token")
+    CHECKPOINTS_FIELD_NUMBER: _ClassVar[int]
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    checkpoints: _containers.RepeatedCompositeFieldContainer[_context_pb2.Checkpoint]
+    next_page_token: str
+    def __init__(self, checkpoints: _Optional[_Iterable[_Union[_context_pb2.Checkpoint, _Mapping]]] = ..., next_page_token: _Optional[str] = ...) -> None: ...
+
+class OperatorServiceGetCheckpointRequest(_message.Message):
+    __slots__ = ("checkpoint_id",)
+    CHECKPOINT_ID_FIELD_NUMBER: _ClassVar[int]
+    checkpoint_id: str
+    def __init__(self, checkpoint_id: _Optional[str] = ...) -> None: ...
+
+class OperatorServiceGetCheckpointResponse(_message.Message):
+    __slots__ = ("checkpoint",)
+    CHECKPOINT_FIELD_NUMBER: _ClassVar[int]
+    checkpoint: _context_pb2.Checkpoint
+    def __init__(self, checkpoint: _Optional[_Union[_context_pb2.Checkpoint, _Mapping]] = ...) -> None: ...

@@ -167,6 +167,16 @@ class OperatorServiceStub:
                 request_serializer=lanewarden_dot_v1_dot_operator__service__pb2.OperatorServiceListEvidenceRequest.SerializeToString,
                 response_deserializer=lanewarden_dot_v1_dot_operator__service__pb2.OperatorServiceListEvidenceResponse.FromString,
                 _registered_method=True)
+        self.ListCheckpoints = channel.unary_unary(
+                '/lanewarden.v1.OperatorService/ListCheckpoints',
+                request_serializer=lanewarden_dot_v1_dot_operator__service__pb2.OperatorServiceListCheckpointsRequest.SerializeToString,
+                response_deserializer=lanewarden_dot_v1_dot_operator__service__pb2.OperatorServiceListCheckpointsResponse.FromString,
+                _registered_method=True)
+        self.GetCheckpoint = channel.unary_unary(
+                '/lanewarden.v1.OperatorService/GetCheckpoint',
+                request_serializer=lanewarden_dot_v1_dot_operator__service__pb2.OperatorServiceGetCheckpointRequest.SerializeToString,
+                response_deserializer=lanewarden_dot_v1_dot_operator__service__pb2.OperatorServiceGetCheckpointResponse.FromString,
+                _registered_method=True)
         self.ListAudit = channel.unary_unary(
                 '/lanewarden.v1.OperatorService/ListAudit',
                 request_serializer=lanewarden_dot_v1_dot_operator__service__pb2.ListAuditRequest.SerializeToString,
@@ -366,6 +376,20 @@ class OperatorServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ListCheckpoints(self, request, context):
+        """ListCheckpoints returns the checkpoints of a task, oldest first, a page at a time, without their content. Reads only.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def GetCheckpoint(self, request, context):
+        """GetCheckpoint returns one checkpoint with its content. Reads only.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def ListAudit(self, request, context):
         """ListAudit returns who did what, oldest first, a page at a time.
         """
@@ -505,6 +529,16 @@ def add_OperatorServiceServicer_to_server(servicer, server):
                     servicer.ListEvidence,
                     request_deserializer=lanewarden_dot_v1_dot_operator__service__pb2.OperatorServiceListEvidenceRequest.FromString,
                     response_serializer=lanewarden_dot_v1_dot_operator__service__pb2.OperatorServiceListEvidenceResponse.SerializeToString,
+            ),
+            'ListCheckpoints': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListCheckpoints,
+                    request_deserializer=lanewarden_dot_v1_dot_operator__service__pb2.OperatorServiceListCheckpointsRequest.FromString,
+                    response_serializer=lanewarden_dot_v1_dot_operator__service__pb2.OperatorServiceListCheckpointsResponse.SerializeToString,
+            ),
+            'GetCheckpoint': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetCheckpoint,
+                    request_deserializer=lanewarden_dot_v1_dot_operator__service__pb2.OperatorServiceGetCheckpointRequest.FromString,
+                    response_serializer=lanewarden_dot_v1_dot_operator__service__pb2.OperatorServiceGetCheckpointResponse.SerializeToString,
             ),
             'ListAudit': grpc.unary_unary_rpc_method_handler(
                     servicer.ListAudit,
@@ -1217,6 +1251,60 @@ class OperatorService:
             '/lanewarden.v1.OperatorService/ListEvidence',
             lanewarden_dot_v1_dot_operator__service__pb2.OperatorServiceListEvidenceRequest.SerializeToString,
             lanewarden_dot_v1_dot_operator__service__pb2.OperatorServiceListEvidenceResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListCheckpoints(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/lanewarden.v1.OperatorService/ListCheckpoints',
+            lanewarden_dot_v1_dot_operator__service__pb2.OperatorServiceListCheckpointsRequest.SerializeToString,
+            lanewarden_dot_v1_dot_operator__service__pb2.OperatorServiceListCheckpointsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetCheckpoint(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/lanewarden.v1.OperatorService/GetCheckpoint',
+            lanewarden_dot_v1_dot_operator__service__pb2.OperatorServiceGetCheckpointRequest.SerializeToString,
+            lanewarden_dot_v1_dot_operator__service__pb2.OperatorServiceGetCheckpointResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -2,6 +2,7 @@ import datetime
 
 from google.protobuf import duration_pb2 as _duration_pb2
 from google.protobuf import timestamp_pb2 as _timestamp_pb2
+from lanewarden.v1 import context_pb2 as _context_pb2
 from lanewarden.v1 import incident_pb2 as _incident_pb2
 from lanewarden.v1 import rules_pb2 as _rules_pb2
 from google.protobuf.internal import containers as _containers
@@ -130,7 +131,7 @@ GATE_DECISION_REJECTED: GateDecision
 GATE_DECISION_WAIVED: GateDecision
 
 class TaskSpec(_message.Message):
-    __slots__ = ("name", "lane", "kind", "argv", "cwd", "env", "gates", "stop_grace", "premature_exits_max", "launch_failures_max", "log_bytes_max", "hold_deadline", "approvers", "reminder", "on_success", "on_supervisor_loss", "runner_loss_stop_after", "heartbeat", "progress_from", "parent_task_id")
+    __slots__ = ("name", "lane", "kind", "argv", "cwd", "env", "gates", "stop_grace", "premature_exits_max", "launch_failures_max", "log_bytes_max", "hold_deadline", "approvers", "reminder", "on_success", "on_supervisor_loss", "runner_loss_stop_after", "heartbeat", "progress_from", "parent_task_id", "context")
     class EnvEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -158,6 +159,7 @@ class TaskSpec(_message.Message):
     HEARTBEAT_FIELD_NUMBER: _ClassVar[int]
     PROGRESS_FROM_FIELD_NUMBER: _ClassVar[int]
     PARENT_TASK_ID_FIELD_NUMBER: _ClassVar[int]
+    CONTEXT_FIELD_NUMBER: _ClassVar[int]
     name: str
     lane: str
     kind: TaskKind
@@ -178,7 +180,8 @@ class TaskSpec(_message.Message):
     heartbeat: _duration_pb2.Duration
     progress_from: ProgressSource
     parent_task_id: str
-    def __init__(self, name: _Optional[str] = ..., lane: _Optional[str] = ..., kind: _Optional[_Union[TaskKind, str]] = ..., argv: _Optional[_Iterable[str]] = ..., cwd: _Optional[str] = ..., env: _Optional[_Mapping[str, str]] = ..., gates: _Optional[_Iterable[str]] = ..., stop_grace: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., premature_exits_max: _Optional[int] = ..., launch_failures_max: _Optional[int] = ..., log_bytes_max: _Optional[int] = ..., hold_deadline: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., approvers: _Optional[_Iterable[_Union[Approver, _Mapping]]] = ..., reminder: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., on_success: _Optional[_Iterable[str]] = ..., on_supervisor_loss: _Optional[_Union[SupervisorLoss, str]] = ..., runner_loss_stop_after: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., heartbeat: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., progress_from: _Optional[_Union[ProgressSource, _Mapping]] = ..., parent_task_id: _Optional[str] = ...) -> None: ...
+    context: _context_pb2.ContextSpec
+    def __init__(self, name: _Optional[str] = ..., lane: _Optional[str] = ..., kind: _Optional[_Union[TaskKind, str]] = ..., argv: _Optional[_Iterable[str]] = ..., cwd: _Optional[str] = ..., env: _Optional[_Mapping[str, str]] = ..., gates: _Optional[_Iterable[str]] = ..., stop_grace: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., premature_exits_max: _Optional[int] = ..., launch_failures_max: _Optional[int] = ..., log_bytes_max: _Optional[int] = ..., hold_deadline: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., approvers: _Optional[_Iterable[_Union[Approver, _Mapping]]] = ..., reminder: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., on_success: _Optional[_Iterable[str]] = ..., on_supervisor_loss: _Optional[_Union[SupervisorLoss, str]] = ..., runner_loss_stop_after: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., heartbeat: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., progress_from: _Optional[_Union[ProgressSource, _Mapping]] = ..., parent_task_id: _Optional[str] = ..., context: _Optional[_Union[_context_pb2.ContextSpec, _Mapping]] = ...) -> None: ...
 
 class ProgressSource(_message.Message):
     __slots__ = ("output_lines", "files")
@@ -241,7 +244,7 @@ class Blocker(_message.Message):
     def __init__(self, kind: _Optional[str] = ..., name: _Optional[str] = ..., detail: _Optional[str] = ...) -> None: ...
 
 class Task(_message.Message):
-    __slots__ = ("task_id", "runner_id", "spec", "state", "epoch", "attempt", "pauses", "worker_alive", "worker_pid", "progress", "progress_note", "premature_exits", "launch_failures", "not_before", "summary", "summary_author", "exit_code", "exit_signal", "open_holds", "gates", "submitted_at", "finished_at", "version", "runner_unreachable", "last_seen", "owner", "on_success", "verdict", "diagnosis", "relaunches", "woken", "incidents", "runner_forgot", "oldest_input_at", "children_open", "input_of_round")
+    __slots__ = ("task_id", "runner_id", "spec", "state", "epoch", "attempt", "pauses", "worker_alive", "worker_pid", "progress", "progress_note", "premature_exits", "launch_failures", "not_before", "summary", "summary_author", "exit_code", "exit_signal", "open_holds", "gates", "submitted_at", "finished_at", "version", "runner_unreachable", "last_seen", "owner", "on_success", "verdict", "diagnosis", "relaunches", "woken", "incidents", "runner_forgot", "oldest_input_at", "children_open", "input_of_round", "signals")
     TASK_ID_FIELD_NUMBER: _ClassVar[int]
     RUNNER_ID_FIELD_NUMBER: _ClassVar[int]
     SPEC_FIELD_NUMBER: _ClassVar[int]
@@ -278,6 +281,7 @@ class Task(_message.Message):
     OLDEST_INPUT_AT_FIELD_NUMBER: _ClassVar[int]
     CHILDREN_OPEN_FIELD_NUMBER: _ClassVar[int]
     INPUT_OF_ROUND_FIELD_NUMBER: _ClassVar[int]
+    SIGNALS_FIELD_NUMBER: _ClassVar[int]
     task_id: str
     runner_id: str
     spec: TaskSpec
@@ -314,4 +318,5 @@ class Task(_message.Message):
     oldest_input_at: _timestamp_pb2.Timestamp
     children_open: int
     input_of_round: bool
-    def __init__(self, task_id: _Optional[str] = ..., runner_id: _Optional[str] = ..., spec: _Optional[_Union[TaskSpec, _Mapping]] = ..., state: _Optional[_Union[TaskState, str]] = ..., epoch: _Optional[int] = ..., attempt: _Optional[int] = ..., pauses: _Optional[_Iterable[_Union[PauseCause, str]]] = ..., worker_alive: _Optional[bool] = ..., worker_pid: _Optional[int] = ..., progress: _Optional[int] = ..., progress_note: _Optional[str] = ..., premature_exits: _Optional[int] = ..., launch_failures: _Optional[int] = ..., not_before: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., summary: _Optional[str] = ..., summary_author: _Optional[_Union[Author, str]] = ..., exit_code: _Optional[int] = ..., exit_signal: _Optional[int] = ..., open_holds: _Optional[_Iterable[str]] = ..., gates: _Optional[_Iterable[_Union[GateState, _Mapping]]] = ..., submitted_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., finished_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., version: _Optional[int] = ..., runner_unreachable: _Optional[bool] = ..., last_seen: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., owner: _Optional[_Union[Actor, _Mapping]] = ..., on_success: _Optional[_Union[Hook, _Mapping]] = ..., verdict: _Optional[_Union[Verdict, str]] = ..., diagnosis: _Optional[str] = ..., relaunches: _Optional[int] = ..., woken: _Optional[bool] = ..., incidents: _Optional[_Iterable[_Union[_incident_pb2.Incident, _Mapping]]] = ..., runner_forgot: _Optional[bool] = ..., oldest_input_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., children_open: _Optional[int] = ..., input_of_round: _Optional[bool] = ...) -> None: ...
+    signals: _containers.RepeatedCompositeFieldContainer[_context_pb2.Signal]
+    def __init__(self, task_id: _Optional[str] = ..., runner_id: _Optional[str] = ..., spec: _Optional[_Union[TaskSpec, _Mapping]] = ..., state: _Optional[_Union[TaskState, str]] = ..., epoch: _Optional[int] = ..., attempt: _Optional[int] = ..., pauses: _Optional[_Iterable[_Union[PauseCause, str]]] = ..., worker_alive: _Optional[bool] = ..., worker_pid: _Optional[int] = ..., progress: _Optional[int] = ..., progress_note: _Optional[str] = ..., premature_exits: _Optional[int] = ..., launch_failures: _Optional[int] = ..., not_before: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., summary: _Optional[str] = ..., summary_author: _Optional[_Union[Author, str]] = ..., exit_code: _Optional[int] = ..., exit_signal: _Optional[int] = ..., open_holds: _Optional[_Iterable[str]] = ..., gates: _Optional[_Iterable[_Union[GateState, _Mapping]]] = ..., submitted_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., finished_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., version: _Optional[int] = ..., runner_unreachable: _Optional[bool] = ..., last_seen: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., owner: _Optional[_Union[Actor, _Mapping]] = ..., on_success: _Optional[_Union[Hook, _Mapping]] = ..., verdict: _Optional[_Union[Verdict, str]] = ..., diagnosis: _Optional[str] = ..., relaunches: _Optional[int] = ..., woken: _Optional[bool] = ..., incidents: _Optional[_Iterable[_Union[_incident_pb2.Incident, _Mapping]]] = ..., runner_forgot: _Optional[bool] = ..., oldest_input_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., children_open: _Optional[int] = ..., input_of_round: _Optional[bool] = ..., signals: _Optional[_Iterable[_Union[_context_pb2.Signal, _Mapping]]] = ...) -> None: ...

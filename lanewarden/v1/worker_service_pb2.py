@@ -23,13 +23,14 @@ _sym_db = _symbol_database.Default()
 
 
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
+from lanewarden.v1 import context_pb2 as lanewarden_dot_v1_dot_context__pb2
 from lanewarden.v1 import escalation_pb2 as lanewarden_dot_v1_dot_escalation__pb2
 from lanewarden.v1 import message_pb2 as lanewarden_dot_v1_dot_message__pb2
 from lanewarden.v1 import rules_pb2 as lanewarden_dot_v1_dot_rules__pb2
 from lanewarden.v1 import task_pb2 as lanewarden_dot_v1_dot_task__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\"lanewarden/v1/worker_service.proto\x12\rlanewarden.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1elanewarden/v1/escalation.proto\x1a\x1blanewarden/v1/message.proto\x1a\x19lanewarden/v1/rules.proto\x1a\x18lanewarden/v1/task.proto\"\x16\n\x14GetAssignmentRequest\"\x90\x01\n\x15GetAssignmentResponse\x12!\n\x04task\x18\x01 \x01(\x0b\x32\x13.lanewarden.v1.Task\x12*\n\x06reason\x18\x02 \x01(\x0e\x32\x1a.lanewarden.v1.StartReason\x12(\n\x05holds\x18\x03 \x03(\x0b\x32\x19.lanewarden.v1.Escalation\"\xb7\x01\n\x1cWorkerServiceEscalateRequest\x12\x1c\n\nrequest_id\x18\x01 \x01(\tB\x08\xda\xce\x18\x04\x10\x01 \x01\x12\x1c\n\x08question\x18\x02 \x01(\tB\n\xda\xce\x18\x06\x08\x80\x80\x04\x10\x01\x12.\n\x07options\x18\x03 \x03(\x0b\x32\x15.lanewarden.v1.OptionB\x06\xda\xce\x18\x02( \x12\x15\n\rexpects_reply\x18\x04 \x01(\x08\x12\x14\n\x03key\x18\x05 \x01(\tB\x07\xda\xce\x18\x03\x08\x80\x01\"N\n\x1dWorkerServiceEscalateResponse\x12-\n\nescalation\x18\x01 \x01(\x0b\x32\x19.lanewarden.v1.Escalation\"4\n\x12\x41waitRulingRequest\x12\x1e\n\rescalation_id\x18\x01 \x01(\tB\x07\xda\xce\x18\x03\x08\x80\x01\"w\n\x13\x41waitRulingResponse\x12,\n\x07waiting\x18\x01 \x01(\x0b\x32\x19.lanewarden.v1.EscalationH\x00\x12)\n\x07message\x18\x02 \x01(\x0b\x32\x16.lanewarden.v1.MessageH\x00\x42\x07\n\x05\x65vent\"-\n\x16ReceiveMessagesRequest\x12\x13\n\x0bstored_only\x18\x01 \x01(\x08\"B\n\x17ReceiveMessagesResponse\x12\'\n\x07message\x18\x01 \x01(\x0b\x32\x16.lanewarden.v1.Message\"X\n\x19\x41\x63knowledgeMessageRequest\x12\x1c\n\nrequest_id\x18\x01 \x01(\tB\x08\xda\xce\x18\x04\x10\x01 \x01\x12\x1d\n\nmessage_id\x18\x02 \x01(\tB\t\xda\xce\x18\x05\x08\x80\x01\x10\x01\"_\n\x1a\x41\x63knowledgeMessageResponse\x12\'\n\x07message\x18\x01 \x01(\x0b\x32\x16.lanewarden.v1.Message\x12\x18\n\x10\x61\x63knowledged_now\x18\x02 \x01(\x08\"\x8c\x01\n\x15ReportProgressRequest\x12\x1c\n\nrequest_id\x18\x01 \x01(\tB\x08\xda\xce\x18\x04\x10\x01 \x01\x12\x10\n\x08sequence\x18\x02 \x01(\x04\x12\x15\n\x04note\x18\x03 \x01(\tB\x07\xda\xce\x18\x03\x08\x80 \x12,\n\x08retry_at\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"<\n\x16ReportProgressResponse\x12\x10\n\x08sequence\x18\x01 \x01(\x04\x12\x10\n\x08\x61\x64vanced\x18\x02 \x01(\x08\"\x16\n\x14NextDirectiveRequest\"\x17\n\x15NextDirectiveResponse\"\x18\n\x16ReportDirectiveRequest\"\x19\n\x17ReportDirectiveResponse\"r\n\x0f\x43ompleteRequest\x12\x1c\n\nrequest_id\x18\x01 \x01(\tB\x08\xda\xce\x18\x04\x10\x01 \x01\x12\'\n\x07outcome\x18\x02 \x01(\x0e\x32\x16.lanewarden.v1.Outcome\x12\x18\n\x07summary\x18\x03 \x01(\tB\x07\xda\xce\x18\x03\x08\x80 \"5\n\x10\x43ompleteResponse\x12!\n\x04task\x18\x01 \x01(\x0b\x32\x13.lanewarden.v1.Task*\xa7\x01\n\x0bStartReason\x12\x1c\n\x18START_REASON_UNSPECIFIED\x10\x00\x12\x16\n\x12START_REASON_FIRST\x10\x01\x12\x16\n\x12START_REASON_RETRY\x10\x02\x12\x17\n\x13START_REASON_RULING\x10\x03\x12\x16\n\x12START_REASON_INPUT\x10\x04\x12\x19\n\x15START_REASON_RELAUNCH\x10\x05*M\n\x07Outcome\x12\x17\n\x13OUTCOME_UNSPECIFIED\x10\x00\x12\x15\n\x11OUTCOME_SUCCEEDED\x10\x01\x12\x12\n\x0eOUTCOME_FAILED\x10\x02\x32\xe3\x06\n\rWorkerService\x12Z\n\rGetAssignment\x12#.lanewarden.v1.GetAssignmentRequest\x1a$.lanewarden.v1.GetAssignmentResponse\x12\x65\n\x08\x45scalate\x12+.lanewarden.v1.WorkerServiceEscalateRequest\x1a,.lanewarden.v1.WorkerServiceEscalateResponse\x12V\n\x0b\x41waitRuling\x12!.lanewarden.v1.AwaitRulingRequest\x1a\".lanewarden.v1.AwaitRulingResponse0\x01\x12\x62\n\x0fReceiveMessages\x12%.lanewarden.v1.ReceiveMessagesRequest\x1a&.lanewarden.v1.ReceiveMessagesResponse0\x01\x12i\n\x12\x41\x63knowledgeMessage\x12(.lanewarden.v1.AcknowledgeMessageRequest\x1a).lanewarden.v1.AcknowledgeMessageResponse\x12]\n\x0eReportProgress\x12$.lanewarden.v1.ReportProgressRequest\x1a%.lanewarden.v1.ReportProgressResponse\x12Z\n\rNextDirective\x12#.lanewarden.v1.NextDirectiveRequest\x1a$.lanewarden.v1.NextDirectiveResponse\x12`\n\x0fReportDirective\x12%.lanewarden.v1.ReportDirectiveRequest\x1a&.lanewarden.v1.ReportDirectiveResponse\x12K\n\x08\x43omplete\x12\x1e.lanewarden.v1.CompleteRequest\x1a\x1f.lanewarden.v1.CompleteResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\"lanewarden/v1/worker_service.proto\x12\rlanewarden.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1blanewarden/v1/context.proto\x1a\x1elanewarden/v1/escalation.proto\x1a\x1blanewarden/v1/message.proto\x1a\x19lanewarden/v1/rules.proto\x1a\x18lanewarden/v1/task.proto\"\x16\n\x14GetAssignmentRequest\"\x90\x01\n\x15GetAssignmentResponse\x12!\n\x04task\x18\x01 \x01(\x0b\x32\x13.lanewarden.v1.Task\x12*\n\x06reason\x18\x02 \x01(\x0e\x32\x1a.lanewarden.v1.StartReason\x12(\n\x05holds\x18\x03 \x03(\x0b\x32\x19.lanewarden.v1.Escalation\"\xb7\x01\n\x1cWorkerServiceEscalateRequest\x12\x1c\n\nrequest_id\x18\x01 \x01(\tB\x08\xda\xce\x18\x04\x10\x01 \x01\x12\x1c\n\x08question\x18\x02 \x01(\tB\n\xda\xce\x18\x06\x08\x80\x80\x04\x10\x01\x12.\n\x07options\x18\x03 \x03(\x0b\x32\x15.lanewarden.v1.OptionB\x06\xda\xce\x18\x02( \x12\x15\n\rexpects_reply\x18\x04 \x01(\x08\x12\x14\n\x03key\x18\x05 \x01(\tB\x07\xda\xce\x18\x03\x08\x80\x01\"N\n\x1dWorkerServiceEscalateResponse\x12-\n\nescalation\x18\x01 \x01(\x0b\x32\x19.lanewarden.v1.Escalation\"4\n\x12\x41waitRulingRequest\x12\x1e\n\rescalation_id\x18\x01 \x01(\tB\x07\xda\xce\x18\x03\x08\x80\x01\"w\n\x13\x41waitRulingResponse\x12,\n\x07waiting\x18\x01 \x01(\x0b\x32\x19.lanewarden.v1.EscalationH\x00\x12)\n\x07message\x18\x02 \x01(\x0b\x32\x16.lanewarden.v1.MessageH\x00\x42\x07\n\x05\x65vent\"-\n\x16ReceiveMessagesRequest\x12\x13\n\x0bstored_only\x18\x01 \x01(\x08\"B\n\x17ReceiveMessagesResponse\x12\'\n\x07message\x18\x01 \x01(\x0b\x32\x16.lanewarden.v1.Message\"X\n\x19\x41\x63knowledgeMessageRequest\x12\x1c\n\nrequest_id\x18\x01 \x01(\tB\x08\xda\xce\x18\x04\x10\x01 \x01\x12\x1d\n\nmessage_id\x18\x02 \x01(\tB\t\xda\xce\x18\x05\x08\x80\x01\x10\x01\"_\n\x1a\x41\x63knowledgeMessageResponse\x12\'\n\x07message\x18\x01 \x01(\x0b\x32\x16.lanewarden.v1.Message\x12\x18\n\x10\x61\x63knowledged_now\x18\x02 \x01(\x08\"\x8c\x01\n\x15ReportProgressRequest\x12\x1c\n\nrequest_id\x18\x01 \x01(\tB\x08\xda\xce\x18\x04\x10\x01 \x01\x12\x10\n\x08sequence\x18\x02 \x01(\x04\x12\x15\n\x04note\x18\x03 \x01(\tB\x07\xda\xce\x18\x03\x08\x80 \x12,\n\x08retry_at\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"<\n\x16ReportProgressResponse\x12\x10\n\x08sequence\x18\x01 \x01(\x04\x12\x10\n\x08\x61\x64vanced\x18\x02 \x01(\x08\"g\n\x0c\x43ontextUsage\x12\x1a\n\x06tokens\x18\x01 \x01(\x04\x42\n\xda\xce\x18\x06\x08\x80\x94\xeb\xdc\x03\x12\x1a\n\x06window\x18\x02 \x01(\x04\x42\n\xda\xce\x18\x06\x08\x80\x94\xeb\xdc\x03\x12\x1f\n\x0emeasurement_id\x18\x03 \x01(\tB\x07\xda\xce\x18\x03\x08\x80\x01\"\x82\x01\n\x14NextDirectiveRequest\x12\x1c\n\nrequest_id\x18\x01 \x01(\tB\x08\xda\xce\x18\x04\x10\x01 \x01\x12\x32\n\x05usage\x18\x02 \x01(\x0b\x32\x1b.lanewarden.v1.ContextUsageB\x06\xda\xce\x18\x02\x10\x01\x12\x18\n\x04turn\x18\x03 \x01(\x04\x42\n\xda\xce\x18\x06\x08\x80\x94\xeb\xdc\x03\"\xec\x01\n\x15NextDirectiveResponse\x12+\n\tdirective\x18\x01 \x01(\x0e\x32\x18.lanewarden.v1.Directive\x12\x14\n\x0c\x64irective_id\x18\x02 \x01(\t\x12\r\n\x05\x63\x61use\x18\x03 \x01(\t\x12-\n\ncheckpoint\x18\x04 \x01(\x0b\x32\x19.lanewarden.v1.Checkpoint\x12\x12\n\nreductions\x18\x05 \x01(\r\x12\x16\n\x0ereductions_max\x18\x06 \x01(\r\x12&\n\x07signals\x18\x07 \x03(\x0b\x32\x15.lanewarden.v1.Signal\"\x94\x02\n\x16ReportDirectiveRequest\x12\x1c\n\nrequest_id\x18\x01 \x01(\tB\x08\xda\xce\x18\x04\x10\x01 \x01\x12\x1f\n\x0c\x64irective_id\x18\x02 \x01(\tB\t\xda\xce\x18\x05\x08\x80\x01\x10\x01\x12\x38\n\x07outcome\x18\x03 \x01(\x0e\x32\x1f.lanewarden.v1.DirectiveOutcomeB\x06\xda\xce\x18\x02\x10\x01\x12\x19\n\x07\x63ontent\x18\x04 \x01(\tB\x08\xda\xce\x18\x04\x08\x80\x80@\x12\x31\n\x07\x66\x61ilure\x18\x05 \x01(\x0e\x32 .lanewarden.v1.CheckpointFailure\x12#\n\x0finserted_tokens\x18\x06 \x01(\x04\x42\n\xda\xce\x18\x06\x08\x80\x94\xeb\xdc\x03\x12\x0e\n\x06\x64\x65tail\x18\x07 \x01(\t\"/\n\x17ReportDirectiveResponse\x12\x14\n\x0creported_now\x18\x01 \x01(\x08\"r\n\x0f\x43ompleteRequest\x12\x1c\n\nrequest_id\x18\x01 \x01(\tB\x08\xda\xce\x18\x04\x10\x01 \x01\x12\'\n\x07outcome\x18\x02 \x01(\x0e\x32\x16.lanewarden.v1.Outcome\x12\x18\n\x07summary\x18\x03 \x01(\tB\x07\xda\xce\x18\x03\x08\x80 \"5\n\x10\x43ompleteResponse\x12!\n\x04task\x18\x01 \x01(\x0b\x32\x13.lanewarden.v1.Task*\xa7\x01\n\x0bStartReason\x12\x1c\n\x18START_REASON_UNSPECIFIED\x10\x00\x12\x16\n\x12START_REASON_FIRST\x10\x01\x12\x16\n\x12START_REASON_RETRY\x10\x02\x12\x17\n\x13START_REASON_RULING\x10\x03\x12\x16\n\x12START_REASON_INPUT\x10\x04\x12\x19\n\x15START_REASON_RELAUNCH\x10\x05*\xb1\x01\n\tDirective\x12\x19\n\x15\x44IRECTIVE_UNSPECIFIED\x10\x00\x12\x16\n\x12\x44IRECTIVE_CONTINUE\x10\x01\x12\x12\n\x0e\x44IRECTIVE_WAIT\x10\x02\x12\x18\n\x14\x44IRECTIVE_CHECKPOINT\x10\x03\x12\x15\n\x11\x44IRECTIVE_REBUILD\x10\x04\x12\x15\n\x11\x44IRECTIVE_COMPACT\x10\x05\x12\x15\n\x11\x44IRECTIVE_WRAP_UP\x10\x06*o\n\x10\x44irectiveOutcome\x12!\n\x1d\x44IRECTIVE_OUTCOME_UNSPECIFIED\x10\x00\x12\x1a\n\x16\x44IRECTIVE_OUTCOME_DONE\x10\x01\x12\x1c\n\x18\x44IRECTIVE_OUTCOME_FAILED\x10\x02*M\n\x07Outcome\x12\x17\n\x13OUTCOME_UNSPECIFIED\x10\x00\x12\x15\n\x11OUTCOME_SUCCEEDED\x10\x01\x12\x12\n\x0eOUTCOME_FAILED\x10\x02\x32\xe3\x06\n\rWorkerService\x12Z\n\rGetAssignment\x12#.lanewarden.v1.GetAssignmentRequest\x1a$.lanewarden.v1.GetAssignmentResponse\x12\x65\n\x08\x45scalate\x12+.lanewarden.v1.WorkerServiceEscalateRequest\x1a,.lanewarden.v1.WorkerServiceEscalateResponse\x12V\n\x0b\x41waitRuling\x12!.lanewarden.v1.AwaitRulingRequest\x1a\".lanewarden.v1.AwaitRulingResponse0\x01\x12\x62\n\x0fReceiveMessages\x12%.lanewarden.v1.ReceiveMessagesRequest\x1a&.lanewarden.v1.ReceiveMessagesResponse0\x01\x12i\n\x12\x41\x63knowledgeMessage\x12(.lanewarden.v1.AcknowledgeMessageRequest\x1a).lanewarden.v1.AcknowledgeMessageResponse\x12]\n\x0eReportProgress\x12$.lanewarden.v1.ReportProgressRequest\x1a%.lanewarden.v1.ReportProgressResponse\x12Z\n\rNextDirective\x12#.lanewarden.v1.NextDirectiveRequest\x1a$.lanewarden.v1.NextDirectiveResponse\x12`\n\x0fReportDirective\x12%.lanewarden.v1.ReportDirectiveRequest\x1a&.lanewarden.v1.ReportDirectiveResponse\x12K\n\x08\x43omplete\x12\x1e.lanewarden.v1.CompleteRequest\x1a\x1f.lanewarden.v1.CompleteResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -54,50 +55,78 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_REPORTPROGRESSREQUEST'].fields_by_name['request_id']._serialized_options = b'\332\316\030\004\020\001 \001'
   _globals['_REPORTPROGRESSREQUEST'].fields_by_name['note']._loaded_options = None
   _globals['_REPORTPROGRESSREQUEST'].fields_by_name['note']._serialized_options = b'\332\316\030\003\010\200 '
+  _globals['_CONTEXTUSAGE'].fields_by_name['tokens']._loaded_options = None
+  _globals['_CONTEXTUSAGE'].fields_by_name['tokens']._serialized_options = b'\332\316\030\006\010\200\224\353\334\003'
+  _globals['_CONTEXTUSAGE'].fields_by_name['window']._loaded_options = None
+  _globals['_CONTEXTUSAGE'].fields_by_name['window']._serialized_options = b'\332\316\030\006\010\200\224\353\334\003'
+  _globals['_CONTEXTUSAGE'].fields_by_name['measurement_id']._loaded_options = None
+  _globals['_CONTEXTUSAGE'].fields_by_name['measurement_id']._serialized_options = b'\332\316\030\003\010\200\001'
+  _globals['_NEXTDIRECTIVEREQUEST'].fields_by_name['request_id']._loaded_options = None
+  _globals['_NEXTDIRECTIVEREQUEST'].fields_by_name['request_id']._serialized_options = b'\332\316\030\004\020\001 \001'
+  _globals['_NEXTDIRECTIVEREQUEST'].fields_by_name['usage']._loaded_options = None
+  _globals['_NEXTDIRECTIVEREQUEST'].fields_by_name['usage']._serialized_options = b'\332\316\030\002\020\001'
+  _globals['_NEXTDIRECTIVEREQUEST'].fields_by_name['turn']._loaded_options = None
+  _globals['_NEXTDIRECTIVEREQUEST'].fields_by_name['turn']._serialized_options = b'\332\316\030\006\010\200\224\353\334\003'
+  _globals['_REPORTDIRECTIVEREQUEST'].fields_by_name['request_id']._loaded_options = None
+  _globals['_REPORTDIRECTIVEREQUEST'].fields_by_name['request_id']._serialized_options = b'\332\316\030\004\020\001 \001'
+  _globals['_REPORTDIRECTIVEREQUEST'].fields_by_name['directive_id']._loaded_options = None
+  _globals['_REPORTDIRECTIVEREQUEST'].fields_by_name['directive_id']._serialized_options = b'\332\316\030\005\010\200\001\020\001'
+  _globals['_REPORTDIRECTIVEREQUEST'].fields_by_name['outcome']._loaded_options = None
+  _globals['_REPORTDIRECTIVEREQUEST'].fields_by_name['outcome']._serialized_options = b'\332\316\030\002\020\001'
+  _globals['_REPORTDIRECTIVEREQUEST'].fields_by_name['content']._loaded_options = None
+  _globals['_REPORTDIRECTIVEREQUEST'].fields_by_name['content']._serialized_options = b'\332\316\030\004\010\200\200@'
+  _globals['_REPORTDIRECTIVEREQUEST'].fields_by_name['inserted_tokens']._loaded_options = None
+  _globals['_REPORTDIRECTIVEREQUEST'].fields_by_name['inserted_tokens']._serialized_options = b'\332\316\030\006\010\200\224\353\334\003'
   _globals['_COMPLETEREQUEST'].fields_by_name['request_id']._loaded_options = None
   _globals['_COMPLETEREQUEST'].fields_by_name['request_id']._serialized_options = b'\332\316\030\004\020\001 \001'
   _globals['_COMPLETEREQUEST'].fields_by_name['summary']._loaded_options = None
   _globals['_COMPLETEREQUEST'].fields_by_name['summary']._serialized_options = b'\332\316\030\003\010\200 '
-  _globals['_STARTREASON']._serialized_start=1593
-  _globals['_STARTREASON']._serialized_end=1760
-  _globals['_OUTCOME']._serialized_start=1762
-  _globals['_OUTCOME']._serialized_end=1839
-  _globals['_GETASSIGNMENTREQUEST']._serialized_start=200
-  _globals['_GETASSIGNMENTREQUEST']._serialized_end=222
-  _globals['_GETASSIGNMENTRESPONSE']._serialized_start=225
-  _globals['_GETASSIGNMENTRESPONSE']._serialized_end=369
-  _globals['_WORKERSERVICEESCALATEREQUEST']._serialized_start=372
-  _globals['_WORKERSERVICEESCALATEREQUEST']._serialized_end=555
-  _globals['_WORKERSERVICEESCALATERESPONSE']._serialized_start=557
-  _globals['_WORKERSERVICEESCALATERESPONSE']._serialized_end=635
-  _globals['_AWAITRULINGREQUEST']._serialized_start=637
-  _globals['_AWAITRULINGREQUEST']._serialized_end=689
-  _globals['_AWAITRULINGRESPONSE']._serialized_start=691
-  _globals['_AWAITRULINGRESPONSE']._serialized_end=810
-  _globals['_RECEIVEMESSAGESREQUEST']._serialized_start=812
-  _globals['_RECEIVEMESSAGESREQUEST']._serialized_end=857
-  _globals['_RECEIVEMESSAGESRESPONSE']._serialized_start=859
-  _globals['_RECEIVEMESSAGESRESPONSE']._serialized_end=925
-  _globals['_ACKNOWLEDGEMESSAGEREQUEST']._serialized_start=927
-  _globals['_ACKNOWLEDGEMESSAGEREQUEST']._serialized_end=1015
-  _globals['_ACKNOWLEDGEMESSAGERESPONSE']._serialized_start=1017
-  _globals['_ACKNOWLEDGEMESSAGERESPONSE']._serialized_end=1112
-  _globals['_REPORTPROGRESSREQUEST']._serialized_start=1115
-  _globals['_REPORTPROGRESSREQUEST']._serialized_end=1255
-  _globals['_REPORTPROGRESSRESPONSE']._serialized_start=1257
-  _globals['_REPORTPROGRESSRESPONSE']._serialized_end=1317
-  _globals['_NEXTDIRECTIVEREQUEST']._serialized_start=1319
-  _globals['_NEXTDIRECTIVEREQUEST']._serialized_end=1341
-  _globals['_NEXTDIRECTIVERESPONSE']._serialized_start=1343
-  _globals['_NEXTDIRECTIVERESPONSE']._serialized_end=1366
-  _globals['_REPORTDIRECTIVEREQUEST']._serialized_start=1368
-  _globals['_REPORTDIRECTIVEREQUEST']._serialized_end=1392
-  _globals['_REPORTDIRECTIVERESPONSE']._serialized_start=1394
-  _globals['_REPORTDIRECTIVERESPONSE']._serialized_end=1419
-  _globals['_COMPLETEREQUEST']._serialized_start=1421
-  _globals['_COMPLETEREQUEST']._serialized_end=1535
-  _globals['_COMPLETERESPONSE']._serialized_start=1537
-  _globals['_COMPLETERESPONSE']._serialized_end=1590
-  _globals['_WORKERSERVICE']._serialized_start=1842
-  _globals['_WORKERSERVICE']._serialized_end=2709
+  _globals['_STARTREASON']._serialized_start=2325
+  _globals['_STARTREASON']._serialized_end=2492
+  _globals['_DIRECTIVE']._serialized_start=2495
+  _globals['_DIRECTIVE']._serialized_end=2672
+  _globals['_DIRECTIVEOUTCOME']._serialized_start=2674
+  _globals['_DIRECTIVEOUTCOME']._serialized_end=2785
+  _globals['_OUTCOME']._serialized_start=2787
+  _globals['_OUTCOME']._serialized_end=2864
+  _globals['_GETASSIGNMENTREQUEST']._serialized_start=229
+  _globals['_GETASSIGNMENTREQUEST']._serialized_end=251
+  _globals['_GETASSIGNMENTRESPONSE']._serialized_start=254
+  _globals['_GETASSIGNMENTRESPONSE']._serialized_end=398
+  _globals['_WORKERSERVICEESCALATEREQUEST']._serialized_start=401
+  _globals['_WORKERSERVICEESCALATEREQUEST']._serialized_end=584
+  _globals['_WORKERSERVICEESCALATERESPONSE']._serialized_start=586
+  _globals['_WORKERSERVICEESCALATERESPONSE']._serialized_end=664
+  _globals['_AWAITRULINGREQUEST']._serialized_start=666
+  _globals['_AWAITRULINGREQUEST']._serialized_end=718
+  _globals['_AWAITRULINGRESPONSE']._serialized_start=720
+  _globals['_AWAITRULINGRESPONSE']._serialized_end=839
+  _globals['_RECEIVEMESSAGESREQUEST']._serialized_start=841
+  _globals['_RECEIVEMESSAGESREQUEST']._serialized_end=886
+  _globals['_RECEIVEMESSAGESRESPONSE']._serialized_start=888
+  _globals['_RECEIVEMESSAGESRESPONSE']._serialized_end=954
+  _globals['_ACKNOWLEDGEMESSAGEREQUEST']._serialized_start=956
+  _globals['_ACKNOWLEDGEMESSAGEREQUEST']._serialized_end=1044
+  _globals['_ACKNOWLEDGEMESSAGERESPONSE']._serialized_start=1046
+  _globals['_ACKNOWLEDGEMESSAGERESPONSE']._serialized_end=1141
+  _globals['_REPORTPROGRESSREQUEST']._serialized_start=1144
+  _globals['_REPORTPROGRESSREQUEST']._serialized_end=1284
+  _globals['_REPORTPROGRESSRESPONSE']._serialized_start=1286
+  _globals['_REPORTPROGRESSRESPONSE']._serialized_end=1346
+  _globals['_CONTEXTUSAGE']._serialized_start=1348
+  _globals['_CONTEXTUSAGE']._serialized_end=1451
+  _globals['_NEXTDIRECTIVEREQUEST']._serialized_start=1454
+  _globals['_NEXTDIRECTIVEREQUEST']._serialized_end=1584
+  _globals['_NEXTDIRECTIVERESPONSE']._serialized_start=1587
+  _globals['_NEXTDIRECTIVERESPONSE']._serialized_end=1823
+  _globals['_REPORTDIRECTIVEREQUEST']._serialized_start=1826
+  _globals['_REPORTDIRECTIVEREQUEST']._serialized_end=2102
+  _globals['_REPORTDIRECTIVERESPONSE']._serialized_start=2104
+  _globals['_REPORTDIRECTIVERESPONSE']._serialized_end=2151
+  _globals['_COMPLETEREQUEST']._serialized_start=2153
+  _globals['_COMPLETEREQUEST']._serialized_end=2267
+  _globals['_COMPLETERESPONSE']._serialized_start=2269
+  _globals['_COMPLETERESPONSE']._serialized_end=2322
+  _globals['_WORKERSERVICE']._serialized_start=2867
+  _globals['_WORKERSERVICE']._serialized_end=3734
 # @@protoc_insertion_point(module_scope)

@@ -1,6 +1,7 @@
 import datetime
 
 from google.protobuf import timestamp_pb2 as _timestamp_pb2
+from lanewarden.v1 import context_pb2 as _context_pb2
 from lanewarden.v1 import escalation_pb2 as _escalation_pb2
 from lanewarden.v1 import message_pb2 as _message_pb2
 from lanewarden.v1 import rules_pb2 as _rules_pb2
@@ -23,6 +24,22 @@ class StartReason(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     START_REASON_INPUT: _ClassVar[StartReason]
     START_REASON_RELAUNCH: _ClassVar[StartReason]
 
+class Directive(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    DIRECTIVE_UNSPECIFIED: _ClassVar[Directive]
+    DIRECTIVE_CONTINUE: _ClassVar[Directive]
+    DIRECTIVE_WAIT: _ClassVar[Directive]
+    DIRECTIVE_CHECKPOINT: _ClassVar[Directive]
+    DIRECTIVE_REBUILD: _ClassVar[Directive]
+    DIRECTIVE_COMPACT: _ClassVar[Directive]
+    DIRECTIVE_WRAP_UP: _ClassVar[Directive]
+
+class DirectiveOutcome(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    DIRECTIVE_OUTCOME_UNSPECIFIED: _ClassVar[DirectiveOutcome]
+    DIRECTIVE_OUTCOME_DONE: _ClassVar[DirectiveOutcome]
+    DIRECTIVE_OUTCOME_FAILED: _ClassVar[DirectiveOutcome]
+
 class Outcome(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
     OUTCOME_UNSPECIFIED: _ClassVar[Outcome]
@@ -34,6 +51,16 @@ START_REASON_RETRY: StartReason
 START_REASON_RULING: StartReason
 START_REASON_INPUT: StartReason
 START_REASON_RELAUNCH: StartReason
+DIRECTIVE_UNSPECIFIED: Directive
+DIRECTIVE_CONTINUE: Directive
+DIRECTIVE_WAIT: Directive
+DIRECTIVE_CHECKPOINT: Directive
+DIRECTIVE_REBUILD: Directive
+DIRECTIVE_COMPACT: Directive
+DIRECTIVE_WRAP_UP: Directive
+DIRECTIVE_OUTCOME_UNSPECIFIED: DirectiveOutcome
+DIRECTIVE_OUTCOME_DONE: DirectiveOutcome
+DIRECTIVE_OUTCOME_FAILED: DirectiveOutcome
 OUTCOME_UNSPECIFIED: Outcome
 OUTCOME_SUCCEEDED: Outcome
 OUTCOME_FAILED: Outcome
@@ -134,21 +161,67 @@ class ReportProgressResponse(_message.Message):
     advanced: bool
     def __init__(self, sequence: _Optional[int] = ..., advanced: _Optional[bool] = ...) -> None: ...
 
+class ContextUsage(_message.Message):
+    __slots__ = ("tokens", "window", "measurement_id")
+    TOKENS_FIELD_NUMBER: _ClassVar[int]
+    WINDOW_FIELD_NUMBER: _ClassVar[int]
+    MEASUREMENT_ID_FIELD_NUMBER: _ClassVar[int]
+    tokens: int
+    window: int
+    measurement_id: str
+    def __init__(self, tokens: _Optional[int] = ..., window: _Optional[int] = ..., measurement_id: _Optional[str] = ...) -> None: ...
+
 class NextDirectiveRequest(_message.Message):
-    __slots__ = ()
-    def __init__(self) -> None: ...
+    __slots__ = ("request_id", "usage", "turn")
+    REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    USAGE_FIELD_NUMBER: _ClassVar[int]
+    TURN_FIELD_NUMBER: _ClassVar[int]
+    request_id: str
+    usage: ContextUsage
+    turn: int
+    def __init__(self, request_id: _Optional[str] = ..., usage: _Optional[_Union[ContextUsage, _Mapping]] = ..., turn: _Optional[int] = ...) -> None: ...
 
 class NextDirectiveResponse(_message.Message):
-    __slots__ = ()
-    def __init__(self) -> None: ...
+    __slots__ = ("directive", "directive_id", "cause", "checkpoint", "reductions", "reductions_max", "signals")
+    DIRECTIVE_FIELD_NUMBER: _ClassVar[int]
+    DIRECTIVE_ID_FIELD_NUMBER: _ClassVar[int]
+    CAUSE_FIELD_NUMBER: _ClassVar[int]
+    CHECKPOINT_FIELD_NUMBER: _ClassVar[int]
+    REDUCTIONS_FIELD_NUMBER: _ClassVar[int]
+    REDUCTIONS_MAX_FIELD_NUMBER: _ClassVar[int]
+    SIGNALS_FIELD_NUMBER: _ClassVar[int]
+    directive: Directive
+    directive_id: str
+    cause: str
+    checkpoint: _context_pb2.Checkpoint
+    reductions: int
+    reductions_max: int
+    signals: _containers.RepeatedCompositeFieldContainer[_context_pb2.Signal]
+    def __init__(self, directive: _Optional[_Union[Directive, str]] = ..., directive_id: _Optional[str] = ..., cause: _Optional[str] = ..., checkpoint: _Optional[_Union[_context_pb2.Checkpoint, _Mapping]] = ..., reductions: _Optional[int] = ..., reductions_max: _Optional[int] = ..., signals: _Optional[_Iterable[_Union[_context_pb2.Signal, _Mapping]]] = ...) -> None: ...
 
 class ReportDirectiveRequest(_message.Message):
-    __slots__ = ()
-    def __init__(self) -> None: ...
+    __slots__ = ("request_id", "directive_id", "outcome", "content", "failure", "inserted_tokens", "detail")
+    REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    DIRECTIVE_ID_FIELD_NUMBER: _ClassVar[int]
+    OUTCOME_FIELD_NUMBER: _ClassVar[int]
+    CONTENT_FIELD_NUMBER: _ClassVar[int]
+    FAILURE_FIELD_NUMBER: _ClassVar[int]
+    INSERTED_TOKENS_FIELD_NUMBER: _ClassVar[int]
+    DETAIL_FIELD_NUMBER: _ClassVar[int]
+    request_id: str
+    directive_id: str
+    outcome: DirectiveOutcome
+    content: str
+    failure: _context_pb2.CheckpointFailure
+    inserted_tokens: int
+    detail: str
+    def __init__(self, request_id: _Optional[str] = ..., directive_id: _Optional[str] = ..., outcome: _Optional[_Union[DirectiveOutcome, str]] = ..., content: _Optional[str] = ..., failure: _Optional[_Union[_context_pb2.CheckpointFailure, str]] = ..., inserted_tokens: _Optional[int] = ..., detail: _Optional[str] = ...) -> None: ...
 
 class ReportDirectiveResponse(_message.Message):
-    __slots__ = ()
-    def __init__(self) -> None: ...
+    __slots__ = ("reported_now",)
+    REPORTED_NOW_FIELD_NUMBER: _ClassVar[int]
+    reported_now: bool
+    def __init__(self, reported_now: _Optional[bool] = ...) -> None: ...
 
 class CompleteRequest(_message.Message):
     __slots__ = ("request_id", "outcome", "summary")

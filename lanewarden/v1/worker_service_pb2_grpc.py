@@ -137,14 +137,15 @@ class WorkerServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def NextDirective(self, request, context):
-        """NextDirective tells a worker with a context window what to do about it. Answered UNIMPLEMENTED by this release.
+        """NextDirective tells a worker with a context window what to do before its next turn. Call it between turns. Idempotent by
+        request_id; a measurement counts once, and what was asked for is asked for once. On WAIT call again with the same usage.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ReportDirective(self, request, context):
-        """ReportDirective says how a directive went. Answered UNIMPLEMENTED by this release.
+        """ReportDirective says how a directive went. The first report of a directive stands; another one changes nothing.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

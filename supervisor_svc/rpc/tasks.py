@@ -106,6 +106,27 @@ class TaskHandlers:
         answer = await self._forwarder.ask(self._forwarder.owner(request.task_id), "ListEvidence", asked)
         return pb.OperatorServiceListEvidenceResponse(entries=answer.entries, next_page_token=answer.next_page_token)
 
+    async def ListCheckpoints(
+        self, request: pb.OperatorServiceListCheckpointsRequest, call: Call
+    ) -> pb.OperatorServiceListCheckpointsResponse:
+        """A page of a task's checkpoints, from its runner."""
+        asked = runner_pb.ListCheckpointsRequest(
+            task_id=request.task_id, page_size=request.page_size, page_token=request.page_token
+        )
+        answer = await self._forwarder.ask(self._forwarder.owner(request.task_id), "ListCheckpoints", asked)
+        return pb.OperatorServiceListCheckpointsResponse(
+            checkpoints=answer.checkpoints, next_page_token=answer.next_page_token
+        )
+
+    async def GetCheckpoint(
+        self, request: pb.OperatorServiceGetCheckpointRequest, call: Call
+    ) -> pb.OperatorServiceGetCheckpointResponse:
+        """One checkpoint with its content, from the runner of its task."""
+        owner = self._forwarder.owner(request.checkpoint_id.partition(".")[0])
+        asked = runner_pb.GetCheckpointRequest(checkpoint_id=request.checkpoint_id)
+        answer = await self._forwarder.ask(owner, "GetCheckpoint", asked)
+        return pb.OperatorServiceGetCheckpointResponse(checkpoint=answer.checkpoint)
+
     async def SubmitTask(
         self, request: pb.OperatorServiceSubmitTaskRequest, call: Call
     ) -> pb.OperatorServiceSubmitTaskResponse:

@@ -237,6 +237,12 @@ def test_s07_no_method_there_is_leads_out_of_settled(kit: RunnerKit) -> None:
         "Escalate": lambda: kit.escalate(ref),
         "AcknowledgeMessage": lambda: kit.take(ref, sent),
         "ReportProgress": lambda: kit.say(ref, "ReportProgress", worker_service_pb2.ReportProgressRequest()),
+        "NextDirective": lambda: kit.say(
+            ref, "NextDirective", worker_service_pb2.NextDirectiveRequest(usage={"tokens": 190_000, "window": 200_000})
+        ),
+        "ReportDirective": lambda: kit.say(
+            ref, "ReportDirective", worker_service_pb2.ReportDirectiveRequest(directive_id=f"{task_id}.1.d1", outcome=1)
+        ),
         "Complete": lambda: kit.complete(ref),
     }
     assert {*of_operators, *of_supervisors, "ReopenTask"} == mutating(LANE_RUNNER)

@@ -234,3 +234,28 @@ def test_notifications_for_standard_output_come_out_of_up(cli: Cli) -> None:
     line = up.stdout.readline()
     assert " notice t" in line
     assert line.endswith(": all is well\n")
+
+
+def test_c01_the_agents_of_the_examples_are_rebuilt_once(cli: Cli, place: Path, tmp_path: Path) -> None:
+    """The shell's from the checkpoint of a command, Python's from one of its own; what each was told between its turns is
+    what the README shows, and people can read what was written.
+    """
+    cli.up()
+    flags = "--context-window 400 --context-reserve 100 --context-reduced 80 --context-rung 100 --context-rung 200"
+    words = ("run", "--cwd", str(place), *flags.split())
+    writer = ("--checkpoint-writer", str(EXAMPLES / "checkpoint.sh"))
+    following = cli.start(*words, "--name", "sh", *writer, "--", str(EXAMPLES / "context.sh"))
+    second = tmp_path / "second"
+    second.mkdir()
+    code, told, _ = cli.run(
+        *words, "--cwd", str(second), "--name", "py", "--", sys.executable, str(EXAMPLES / "context.py")
+    )
+    assert code == 0
+    out, err = following.communicate(timeout=PATIENCE_SECONDS)
+    assert following.returncode == 0, err
+    kinds = ["continue"] * 4 + ["rebuild"] + ["continue"] * 3
+    for each in (out, told):
+        assert [line.split()[2].rstrip(",") for line in each.splitlines()] == kinds
+    written = [each["checkpoint_id"] for each in cli.json("checkpoints", "py")]
+    assert len(written) == 3
+    assert cli.run("checkpoints", "py", "--read", written[0])[1].startswith("so far 2 turns\n")

@@ -45,7 +45,7 @@ LANE_RUNNER = "lanewarden.v1.LaneRunnerService"
 WORKER = "lanewarden.v1.WorkerService"
 WRITE_TRACE = "lanewarden.v1.WriteTraceService"
 COMMON = {"grpc.health.v1.Health", "grpc.channelz.v1.Channelz", "grpc.reflection.v1alpha.ServerReflection"}
-MAY_BE_EMPTY = {"ListNotifications", "ListEvidence", "ListIncidents"}
+MAY_BE_EMPTY = {"ListNotifications", "ListEvidence", "ListIncidents", "ListCheckpoints"}
 """Reads of what this pair, which tells nobody, gives nothing up and whose workers say nothing too late, has none of."""
 NOT_BUILT = {"ListFindings"}
 """Reads that a later release builds; until then they are refused as NOT_BUILT and nothing else."""
@@ -173,7 +173,7 @@ def test_r06_every_read_answers(reach: Reach, tmp_path: Path) -> None:
     """Each unary read of each service; those of a later release say so."""
     task_id = reach.submit(ASKER, tmp_path)
     escalation_id = eventually(lambda: next(iter(reach.inbox(task_id)), None), "the question")["escalation_id"]
-    known = {"task_id": task_id, "escalation_id": escalation_id}
+    known = {"task_id": task_id, "escalation_id": escalation_id, "checkpoint_id": "none"}
     called = set()
     for curl, service in (
         (reach.supervisor, OPERATOR),
@@ -186,6 +186,12 @@ def test_r06_every_read_answers(reach: Reach, tmp_path: Path) -> None:
                 continue
             called.add(method.name)
             request = {key: value for key, value in known.items() if key in method.input_type.fields_by_name}
+            if method.name == "GetCheckpoint":  # there is none; one is read where a worker writes it
+                assert refused(curl, f"{service}/{method.name}", **request).reason in (
+                    "CHECKPOINT_UNKNOWN",
+                    "TASK_UNKNOWN",
+                )
+                continue
             if method.name in NOT_BUILT:
                 assert refused(curl, f"{service}/{method.name}", **request).reason == "NOT_BUILT"
                 continue
@@ -202,6 +208,15 @@ def test_r06_a_worker_by_hand(reach: Reach, tmp_path: Path) -> None:
     worker = reach.workers.with_token(token)
     assert worker.call(f"{WORKER}/GetAssignment")["task"]["task_id"] == task_id
     assert worker.call(f"{WORKER}/ReportProgress", request_id=str(uuid.uuid4()), sequence=3)["sequence"] == "3"
+    usage = {"tokens": 45_000, "window": 200_000}
+    said = worker.call(f"{WORKER}/NextDirective", request_id=str(uuid.uuid4()), usage=usage)
+    assert said["directive"] == "DIRECTIVE_CHECKPOINT"
+    wrote = {"directive_id": said["directive_id"], "outcome": "DIRECTIVE_OUTCOME_DONE", "content": "so far"}
+    assert worker.call(f"{WORKER}/ReportDirective", request_id=str(uuid.uuid4()), **wrote)["reported_now"]
+    checkpoint_id = said["checkpoint"]["checkpoint_id"]
+    for curl, service in ((reach.supervisor, OPERATOR), (reach.runner, LANE_RUNNER)):
+        read = curl.call(f"{service}/GetCheckpoint", checkpoint_id=checkpoint_id)
+        assert read["checkpoint"]["content"] == "so far"
     request_id = str(uuid.uuid4())
     asked = worker.call(f"{WORKER}/Escalate", request_id=request_id, question="May I?", expects_reply=True)
     blocked = refused(worker, f"{WORKER}/Complete", request_id=str(uuid.uuid4()))

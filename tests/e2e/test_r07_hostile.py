@@ -23,6 +23,7 @@ from google.protobuf.duration_pb2 import Duration
 
 from lanewarden import wire
 from lanewarden.auth import METHOD_ROLES, Role
+from lanewarden.client_sync import connect
 from lanewarden.errors import Reason, Refusal
 from lanewarden.v1 import (
     escalation_pb2,
@@ -32,6 +33,7 @@ from lanewarden.v1 import (
     worker_service_pb2,
     write_trace_service_pb2,
 )
+from lanewarden.worker import Worker
 from tests.hostile import Forge, Known
 from tests.integration.pair import LANE_RUNNER, OPERATOR, SUPERVISOR, Pair, eventually
 from tests.integration.supervising import generation, supervise
@@ -182,6 +184,9 @@ class Ground:
         token = directory / "token"
         eventually(token.exists, "the worker's token")
         socket = f"unix:{pair.directory / 'runner' / 'worker.sock'}"
+        pressed = Worker(connect(socket, token=token.read_text(), unreachable=Reason.RUNNER_UNREACHABLE))
+        directive = pressed.next_directive(45_000, 200_000)
+        pressed.close()
         known: Known = {
             "task_id": self._tasks,
             "escalation_id": [escalation_id],
@@ -200,6 +205,17 @@ class Ground:
             "relaunches_max": [5],
             "key": [incident],
             "claim_generation": [1],
+            "checkpoint_id": [directive.checkpoint_id],
+            "directive_id": [directive.directive_id],
+            "content": ["so far"],
+            "tokens": [1_000, 45_000, 190_000],
+            "window": [200_000],
+            "turn": [0],
+            "window_tokens": [200_000],
+            "rungs": [20_000, 150_000],
+            "reserve_tokens": [13_000],
+            "reduced_tokens": [4_096],
+            "writer": ["true"],
             "page_token": self._page_tokens(),
             "page_size": [0, 1, 10],
         }

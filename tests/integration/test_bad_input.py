@@ -467,6 +467,8 @@ STALE: dict[str, dict[str, Any]] = {
     "ReceiveMessages": {"stored_only": True},
     "AcknowledgeMessage": {"message_id": NOBODY},
     "ReportProgress": {"sequence": 7},
+    "NextDirective": {"usage": {"tokens": 9, "window": 200_000}},
+    "ReportDirective": {"directive_id": NOBODY, "outcome": 1},
     "Complete": {"summary": "done"},
 }
 
@@ -484,18 +486,6 @@ def test_p11_attempt_that_is_over(world: World, rpc: str) -> None:
     assert [each.method for each in kept] == ([rpc] if "request_id" in request.DESCRIPTOR.fields_by_name else [])
     assert (refusal.reason, refusal.reason.code) == (Reason.ATTEMPT_STALE, Code.FAILED_PRECONDITION)
     assert (refusal.metadata["attempt"], refusal.metadata["current_attempt"]) == ("1", "1")
-
-
-UNBUILT = [("WorkerService", rpc) for rpc in ("NextDirective", "ReportDirective")]
-
-
-@pytest.mark.parametrize(("service", "rpc"), UNBUILT)
-def test_not_built(world: World, service: str, rpc: str) -> None:
-    """A method that the contract names and this release has not is refused as NOT_BUILT and says which."""
-    method = SERVICES[service].methods_by_name[rpc]
-    refusal = refusal_of(world, service, rpc, request_of(method, {}), CALLERS[service])
-    assert (refusal.reason, refusal.reason.code) == (Reason.NOT_BUILT, Code.UNIMPLEMENTED)
-    assert refusal.metadata["method"] == f"lanewarden.v1.{service}/{rpc}"
 
 
 def test_nothing_came_of_it(world: World) -> None:

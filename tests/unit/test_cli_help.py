@@ -29,13 +29,13 @@ def test_the_exit_codes_of_the_readme_are_those_of_the_table() -> None:
     assert set(MEANINGS) == set(Exit)
 
 
-def test_the_python_of_the_readme_is_that_of_the_example() -> None:
+def test_the_python_of_the_readme_is_that_of_the_examples() -> None:
     """What people copy is what an end-to-end test runs."""
     root_dir = Path(lanewarden.cli.__file__).parents[2]
     blocks = re.findall(r"```python\n(.*?)```", (root_dir / "README.md").read_text(encoding="utf-8"), re.DOTALL)
     assert blocks
-    example = (root_dir / "examples" / "worker.py").read_text(encoding="utf-8")
-    assert all(block in example for block in blocks)
+    examples = [(root_dir / "examples" / name).read_text(encoding="utf-8") for name in ("worker.py", "context.py")]
+    assert all(any(block in example for example in examples) for block in blocks)
 
 
 def test_the_commands_of_the_readme_are_there() -> None:

@@ -17,7 +17,7 @@ from lanewarden.cli import durations
 from lanewarden.cli.exits import Exit
 from lanewarden.cli.state import Endpoints
 from lanewarden.errors import Reason, refuse
-from lanewarden.v1 import escalation_pb2, task_pb2
+from lanewarden.v1 import context_pb2, escalation_pb2, task_pb2
 from tests.cli_kit import Desk, desk, entry, hold, pb, task
 
 
@@ -172,6 +172,52 @@ def test_h16_a_task_shows_each_cause_of_its_pause(at: Desk) -> None:
     spec.ClearField("reminder")
     at.operator.tasks[-1] = task("tall9", spec=spec)
     assert "waits for success" in at.run("task", "all")[1]
+
+
+def test_run_sends_how_its_context_is_looked_after(at: Desk) -> None:
+    """Every flag arrives; rungs in their order, the writer taken apart as a shell would."""
+    words = "run --detach --context-window 200000 --context-rung 40000 --context-rung 80000 --context-reserve 9000"
+    more = "--context-reduced 2000 --reductions 7 --checkpoint-wait 90s --checkpoint-writer"
+    assert at.run(*words.split(), *more.split(), "sum 'a b'", "--", "prog")[0] == 0
+    context = at.got(pb.OperatorServiceSubmitTaskRequest).spec.context
+    assert (context.window_tokens, list(context.rungs)) == (200_000, [40_000, 80_000])
+    assert (context.reserve_tokens, context.reduced_tokens, context.reductions_max) == (9_000, 2_000, 7)
+    assert (context.writer_wait.seconds, list(context.writer)) == (90, ["sum", "a b"])
+
+
+def test_what_is_asked_of_a_task_is_shown(at: Desk) -> None:
+    """A line for each signal that is outstanding: what is asked, by whom, for how long, why."""
+    found = task("tabc1", "build")
+    found.signals.add(
+        kind=context_pb2.SIGNAL_KIND_REDUCE_CONTEXT, raised_by="lane runner (runner)", cause="35000 tokens\nare in use"
+    )
+    at.operator.tasks[:] = [found]
+    _, out, _ = at.run("task", "build")
+    assert re.search(
+        r"^asked +reduce context by lane runner \(runner\), .* ago: 35000 tokens\\nare in use$", out, re.MULTILINE
+    )
+
+
+def test_checkpoints_are_listed_and_read(at: Desk) -> None:
+    """What each start of the writer came to, whether it is tried again; and of one, what it holds and nothing else."""
+    whole = context_pb2.Checkpoint(
+        checkpoint_id="t1.1.c1", state=context_pb2.CHECKPOINT_STATE_SUCCEEDED, tokens=41_000, cycle=1, content="so far"
+    )
+    failed = context_pb2.Checkpoint(
+        checkpoint_id="t1.1.c2",
+        state=context_pb2.CHECKPOINT_STATE_FAILED,
+        failure=context_pb2.CHECKPOINT_FAILURE_TRANSIENT,
+        retryable=True,
+        detail="the writer exited with code 75",
+    )
+    at.operator.checkpoints += [whole, failed]
+    code, out, _ = at.run("checkpoints", "build")
+    assert code == 0
+    for shown in ("t1.1.c1", "41000", "succeeded", "t1.1.c2", "failed (transient, tried again)", "with code 75"):
+        assert shown in out
+    assert at.run("checkpoints", "build", "--read", "t1.1.c1")[:2] == (0, "so far")
+    assert at.run("checkpoints", "build", "--read", "t1.1.c9")[0] == 4
+    assert json.loads(at.run("checkpoints", "build", "--json")[1])[1]["checkpoint_id"] == "t1.1.c2"
 
 
 def test_run_sends_how_long_its_questions_wait_and_who_owes_the_answers(at: Desk) -> None:

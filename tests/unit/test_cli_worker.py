@@ -20,7 +20,7 @@ from lanewarden.cli import main
 from lanewarden.cli.exits import Exit
 from lanewarden.errors import Reason, Refusal, refuse
 from lanewarden.server import Call
-from lanewarden.v1 import escalation_pb2, message_pb2, task_pb2
+from lanewarden.v1 import context_pb2, escalation_pb2, message_pb2, task_pb2
 from lanewarden.v1 import worker_service_pb2 as pb
 from lanewarden.worker import NotAWorker, Worker
 from tests.cli_kit import hold, task, worker_service
@@ -45,6 +45,7 @@ class FakeRunner:
     requests: list[Any] = field(default_factory=list)
     rulings: list[message_pb2.Message] = field(default_factory=list)
     inbox: list[message_pb2.Message] = field(default_factory=list)
+    directives: list[pb.NextDirectiveResponse] = field(default_factory=list)
     waiting: threading.Event = field(default_factory=threading.Event)
 
     def _got(self, request: Any) -> None:
@@ -82,6 +83,14 @@ class FakeRunner:
     async def ReportProgress(self, request: Any, call: Call) -> Any:
         self._got(request)
         return pb.ReportProgressResponse(sequence=request.sequence or 8, advanced=True)
+
+    async def NextDirective(self, request: Any, call: Call) -> Any:
+        self._got(request)
+        return self.directives.pop(0)
+
+    async def ReportDirective(self, request: Any, call: Call) -> Any:
+        self._got(request)
+        return pb.ReportDirectiveResponse(reported_now=True)
 
     async def Complete(self, request: Any, call: Call) -> Any:
         self._got(request)
@@ -137,6 +146,62 @@ def test_p09_a_worker_says_when_its_limit_ends(runner: FakeRunner, said: str) ->
         with pytest.raises(ValueError, match="time zone"):
             worker.progress(retry_at=told.replace(tzinfo=None))
     assert [each.retry_at for each in runner.got(pb.ReportProgressRequest)] == [request.retry_at] * 2
+
+
+def test_a_directive_is_printed_once_nothing_waits(
+    runner: FakeRunner, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """WAIT is asked again with the same measurement; then the directive is lines that a shell can cut, and the checkpoint of
+    a rebuild is in the file that was named. A directive without one leaves the file alone.
+    """
+    rebuild = pb.NextDirectiveResponse(
+        directive=pb.DIRECTIVE_REBUILD, directive_id="t1.1.d2", cause="from\nt1.1.c1", reductions=1, reductions_max=24
+    )
+    rebuild.checkpoint.checkpoint_id, rebuild.checkpoint.content = "t1.1.c1", "so far\n"
+    rebuild.signals.add(kind=context_pb2.SIGNAL_KIND_PAUSE)
+    runner.directives = [pb.NextDirectiveResponse(directive=pb.DIRECTIVE_WAIT), rebuild]
+    into = tmp_path / "checkpoint"
+    verb = ["worker", "directive", "--tokens", "35000", "--into", str(into)]
+    assert main([*verb, "--window", "200000", "--turn", "7"]) == 0
+    assert capfd.readouterr().out.splitlines() == [
+        *("directive=rebuild", "id=t1.1.d2", "checkpoint=t1.1.c1", "cause=from\\nt1.1.c1", "reductions=1 of 24"),
+        "signal=pause",
+    ]
+    assert into.read_text() == "so far\n"
+    first, second = runner.got(pb.NextDirectiveRequest)
+    assert first.request_id != second.request_id
+    assert first.usage == second.usage
+    assert (first.usage.tokens, first.usage.window, first.turn) == (35_000, 200_000, 7)
+    runner.directives = [pb.NextDirectiveResponse(directive=pb.DIRECTIVE_COMPACT, directive_id="t1.1.d3")]
+    assert main([*verb, "--json"]) == 0
+    assert json.loads(capfd.readouterr().out)["kind"] == "compact"
+    assert into.read_text() == "so far\n"
+
+
+def test_a_report_says_what_came_of_a_directive(
+    runner: FakeRunner, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """What a checkpoint holds, how one failed, what a rebuild has put in; a file that cannot be read is a line and not a
+    report.
+    """
+    written = tmp_path / "checkpoint"
+    written.write_text("so far")
+    assert main(["worker", "report", "d1", "done", "--checkpoint", str(written)]) == 0
+    assert main(["worker", "report", "d2", "failed", "--failure", "transient", "--detail", "overloaded"]) == 0
+    assert main(["worker", "report", "d3", "done", "--inserted-tokens", "900"]) == 0
+    done, failed, rebuilt = runner.got(pb.ReportDirectiveRequest)
+    assert (done.outcome, done.content) == (pb.DIRECTIVE_OUTCOME_DONE, "so far")
+    assert (failed.outcome, failed.failure) == (
+        pb.DIRECTIVE_OUTCOME_FAILED,
+        context_pb2.CHECKPOINT_FAILURE_TRANSIENT,
+    )
+    assert (rebuilt.directive_id, rebuilt.inserted_tokens) == ("d3", 900)
+    capfd.readouterr()
+    assert main(["worker", "report", "d1", "done", "--checkpoint", str(tmp_path / "gone")]) == Exit.USAGE
+    assert "gone: No such file or directory" in capfd.readouterr().err
+    written.write_bytes(b"\xff")
+    assert main(["worker", "report", "d1", "done", "--checkpoint", str(written)]) == Exit.USAGE
+    assert len(runner.got(pb.ReportDirectiveRequest)) == 3
 
 
 def test_a_call_stops_trying_at_its_bound(runner: FakeRunner) -> None:

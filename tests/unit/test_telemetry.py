@@ -13,6 +13,7 @@ from typing import Any
 
 import grpc
 import pytest
+from opentelemetry.proto.collector.metrics.v1 import metrics_service_pb2, metrics_service_pb2_grpc
 from opentelemetry.proto.collector.trace.v1 import trace_service_pb2, trace_service_pb2_grpc
 
 from lanewarden import client
@@ -49,6 +50,34 @@ def telemetry(port: int, monkeypatch: pytest.MonkeyPatch) -> Iterator[OtelTeleme
     assert isinstance(made, OtelTelemetry)
     yield made
     made.shutdown()
+
+
+class Metrics(metrics_service_pb2_grpc.MetricsServiceServicer):
+    """Keeps the metrics that it is sent."""
+
+    def __init__(self) -> None:
+        self.metrics: list[Any] = []
+
+    def Export(self, request: Any, context: Any) -> Any:
+        self.metrics += [
+            metric for group in request.resource_metrics for scope in group.scope_metrics for metric in scope.metrics
+        ]
+        return metrics_service_pb2.ExportMetricsServiceResponse()
+
+
+def test_counts_reach_the_collector(telemetry: OtelTelemetry, port: int) -> None:
+    """One sum for each name, by attributes."""
+    server, metrics = grpc.server(ThreadPoolExecutor(2)), Metrics()
+    metrics_service_pb2_grpc.add_MetricsServiceServicer_to_server(metrics, server)
+    assert server.add_insecure_port(f"127.0.0.1:{port}") == port
+    server.start()
+    for kind in ("PAUSE", "PAUSE", "CANCEL"):
+        telemetry.count("lanewarden.signal.raised", kind=kind)
+    assert telemetry.force_flush(10)
+    server.stop(0).wait()
+    (metric,) = metrics.metrics
+    points = {point.attributes[0].value.string_value: point.as_int for point in metric.sum.data_points}
+    assert (metric.name, points) == ("lanewarden.signal.raised", {"PAUSE": 2, "CANCEL": 1})
 
 
 def collect(port: int) -> tuple[grpc.Server, Collector]:
