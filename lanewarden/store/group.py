@@ -5,17 +5,19 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import contextlib
+import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
-from lanewarden.ledger import WriteLedger
+from lanewarden.ledger import WriteLedger, Written
 from lanewarden.store import engine
 from lanewarden.store.engine import RawConnection, Trouble, trouble
 from lanewarden.store.health import Health
 from lanewarden.store.names import Emitter, Entity
 from lanewarden.store.unit import UnitOfWork
 
+log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 # Called as ``failpoints(point, emitters)``, with the emitters of the units that commit, at the points
@@ -41,7 +43,25 @@ class Unit(Generic[T]):
     result: T | None = None
     error: BaseException | None = None
     rows: int = 0
+    written: Sequence[Written] = ()
+    moves: Sequence[tuple[str, str, bool]] = ()
     callbacks: Sequence[Callable[[], None]] = field(default=())
+
+    def key(self, entity: Entity | None) -> tuple[str, str, str, str]:
+        """What its rows about ``entity`` are counted under."""
+        kind, entity_id = ("", "") if entity is None else (entity.kind, entity.id)
+        return (kind, entity_id, self.emitter.name, self.origin)
+
+
+def _by_entity(unit: Unit[Any], work: UnitOfWork, before: int, after: int) -> list[Written]:
+    """The rows of a unit that turned to other entities; ``before`` and ``after`` are SQLite's own counts."""
+    written: list[Written] = []
+    entity = unit.entity
+    for turned, turned_to in work.turns:
+        written.append((unit.key(entity), (turned - before) % _CHANGES_MODULUS))
+        before, entity = turned, turned_to
+    written.append((unit.key(entity), (after - before) % _CHANGES_MODULUS))
+    return [each for each in written if each[1]]
 
 
 class _GroupLost(Exception):  # noqa: N818 - control flow inside this module
@@ -60,7 +80,7 @@ class GroupCommit:
         failpoints: Failpoints | None = None,
     ) -> None:
         self._connection = connection
-        self._ledger = ledger
+        self.ledger = ledger
         self._health = health
         self._failpoints = failpoints
         self._baseline = connection.total_changes - self._accounted()
@@ -112,6 +132,8 @@ class GroupCommit:
     def _run_unit(self, unit: Unit[Any]) -> None:
         connection = self._connection
         before = connection.total_changes
+        key = unit.key(unit.entity)
+        self.ledger.enter(key)
         connection.execute("SAVEPOINT unit")
         work = UnitOfWork(connection)
         try:
@@ -121,7 +143,11 @@ class GroupCommit:
             unit.error = self._health.told(error)
         finally:
             work.end()
-            unit.rows = (connection.total_changes - before) % _CHANGES_MODULUS
+            after = connection.total_changes
+            unit.rows = (after - before) % _CHANGES_MODULUS
+            unit.moves = work.moves
+            unit.written = _by_entity(unit, work, before, after) if work.turns else [(key, unit.rows)]
+            self.ledger.leave()
         if not connection.in_transaction:
             # SQLite gives the whole transaction up on some errors (a full disk); RAISE(ROLLBACK) asks for it.
             raise _GroupLost(unit.emitter.name) from unit.error
@@ -163,19 +189,25 @@ class GroupCommit:
         return RuntimeError(f"not stored: a unit of {error} ended the transaction that both shared")
 
     def _account(self, units: Sequence[Unit[Any]]) -> None:
+        written: list[Written] = []
+        moves: list[tuple[str, str, bool]] = []
         for unit in units:
             if not unit.rows:
                 continue
             if unit.error is not None:
-                self._ledger.discard(unit.rows)
+                self.ledger.discard(unit.rows)
                 continue
             self._health.full = False
-            entity = unit.entity
-            kind, entity_id = ("", "") if entity is None else (entity.kind, entity.id)
-            self._ledger.record(kind, entity_id, unit.emitter.name, unit.origin, unit.rows)
+            written += unit.written
+            moves += unit.moves
+        if written:
+            self.ledger.record_all(written, moves)
         strays = self._connection.total_changes - self._accounted() - self._baseline
         # Read as a signed difference: it is small, whichever of the two counters has wrapped.
-        self._unattributed = (strays + _CHANGES_MODULUS // 2) % _CHANGES_MODULUS - _CHANGES_MODULUS // 2
+        unattributed = (strays + _CHANGES_MODULUS // 2) % _CHANGES_MODULUS - _CHANGES_MODULUS // 2
+        if unattributed != self._unattributed:
+            log.critical("rows were changed that no unit of work accounts for", extra={"rows": unattributed})
+        self._unattributed = unattributed
 
     def _accounted(self) -> int:
-        return self._ledger.attributed_rows + self._ledger.discarded_rows
+        return self.ledger.attributed_rows + self.ledger.discarded_rows

@@ -12,11 +12,13 @@ _EMITTER = re.compile(r"[a-z][a-z0-9_]*(\.[a-z][a-z0-9_]*)+")
 class Emitter:
     """The named code site that performs a write, e.g. ``lane_runner.attempt.launch``.
 
-    Define each once, as a constant beside the code it names. Raises :class:`ValueError` unless the name is
-    two or more lower-case words joined by dots.
+    Define each once, as a constant beside the code it names. One that is ``exempt`` is never throttled: holds, acks,
+    rulings and leases, and what a service does by itself, which has bounds of its own and nobody to be told to wait.
+    Raises :class:`ValueError` unless the name is two or more lower-case words joined by dots.
     """
 
     name: str
+    exempt: bool = False
 
     def __post_init__(self) -> None:
         if not _EMITTER.fullmatch(self.name):

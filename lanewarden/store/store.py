@@ -27,8 +27,9 @@ class Store:
     """Durable writes in units of work that name their emitter, and short reads.
 
     Every write may raise the refusals STORE_FULL (nothing stored; works again once there is space),
-    STORE_FAILED (the database failed; the service must stop), LIMIT_REACHED (too many writes waiting) and
-    SHUTTING_DOWN, or whatever its own unit raised.
+    STORE_FAILED (the database failed; the service must stop), LIMIT_REACHED (too many writes waiting),
+    WRITE_THROTTLED (its emitter has written too much to its entity, unless it is exempt) and SHUTTING_DOWN,
+    or whatever its own unit raised.
     """
 
     def __init__(
@@ -89,7 +90,7 @@ class Store:
         """
         if self._thread is None:
             return self.write_now(work, emitter=emitter, entity=entity, origin=origin)
-        unit = _unit(work, emitter, entity, origin)
+        unit = self._unit(work, emitter, entity, origin)
         unit.loop = asyncio.get_running_loop()
         unit.future = future = unit.loop.create_future()
         self._thread.put(unit)
@@ -104,7 +105,7 @@ class Store:
         origin: str = "",
     ) -> T:
         """Do what :meth:`write` does, but block until it is done; callbacks run on this thread."""
-        unit = _unit(work, emitter, entity, origin)
+        unit = self._unit(work, emitter, entity, origin)
         if self._thread is not None:
             self._thread.put_and_wait(unit)
         elif self._closed:
@@ -154,8 +155,9 @@ class Store:
         if self._thread is None or self._thread.close():
             self._connection.close()
 
-
-def _unit(work: Callable[[UnitOfWork], T], emitter: Emitter, entity: Entity | None, origin: str) -> Unit[T]:
-    if not isinstance(emitter, Emitter):
-        raise TypeError("every unit of work names its emitter, as an Emitter")
-    return Unit(work, emitter, entity, origin)
+    def _unit(self, work: Callable[[UnitOfWork], T], emitter: Emitter, entity: Entity | None, origin: str) -> Unit[T]:
+        if not isinstance(emitter, Emitter):
+            raise TypeError("every unit of work names its emitter, as an Emitter")
+        if entity is not None and not emitter.exempt:
+            self._commits.ledger.check(entity.kind, entity.id, emitter.name)
+        return Unit(work, emitter, entity, origin)

@@ -6,6 +6,7 @@ import functools
 from collections.abc import Callable, Mapping, Sequence
 
 from lanewarden.store.engine import Cursor, RawConnection, Row
+from lanewarden.store.names import Entity
 
 Parameters = Sequence[object] | Mapping[str, object]
 
@@ -56,15 +57,26 @@ class UnitOfWork(Connection):
     schema, since they fail at the commit that all share.
     """
 
-    __slots__ = ("callbacks",)
+    __slots__ = ("callbacks", "moves", "turns")
 
     def __init__(self, raw: RawConnection) -> None:
         super().__init__(raw)
         self.callbacks: list[Callable[[], None]] = []
+        self.turns: list[tuple[int, Entity]] = []
+        self.moves: list[tuple[str, str, bool]] = []
 
     def execute(self, sql: str, params: Parameters = ()) -> Cursor:
         """Run one statement and return its cursor (``rowcount``, ``lastrowid``, rows)."""
         return self._run(sql, params)
+
+    def about(self, entity: Entity) -> None:
+        """Count what is changed from here on as about another entity than the unit was opened for."""
+        assert self._raw is not None, "only inside of the unit of work"
+        self.turns.append((self._raw.total_changes, entity))
+
+    def moved(self, entity: Entity, *, progressed: bool) -> None:
+        """The entity gets another version; ``progressed`` when it has also come further by its own account."""
+        self.moves.append((entity.kind, entity.id, progressed))
 
     def after_commit(self, callback: Callable[[], None]) -> None:
         """Have ``callback`` called once the unit is on disk, before its caller goes on; or never."""

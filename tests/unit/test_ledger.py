@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lanewarden.ledger import BUCKETS_PER_WINDOW, OTHER, WINDOWS_SECONDS, WriteLedger, WriteRate
+from lanewarden.ledger import OTHER, STEPS, WINDOWS_SECONDS, WriteLedger, WriteRate
 
 
 class FakeClock:
@@ -54,9 +54,9 @@ def test_rows_leave_each_window_in_time(seconds: int) -> None:
     clock = FakeClock()
     ledger = WriteLedger(clock)
     ledger.record("task", "t1", "runner.a", "", 7)
-    clock.now_ms += seconds * 1_000 * (BUCKETS_PER_WINDOW - 1) // BUCKETS_PER_WINDOW
+    clock.now_ms += seconds * 1_000 * (STEPS - 1) // STEPS
     assert [rate.rows for rate in ledger.rates(seconds)] == [7]
-    clock.now_ms += seconds * 1_000 // BUCKETS_PER_WINDOW
+    clock.now_ms += seconds * 1_000 // STEPS
     assert ledger.rates(seconds) == []
     assert ledger.emitters() == {"runner.a": 7}
 
@@ -68,7 +68,7 @@ def test_w01_steady_rate_is_shown_as_it_is() -> None:
     for n in range(1_000):
         ledger.record("task", "t1", "runner.a", "", 1)
         if n >= 250:
-            assert 25 * (1 - 1 / BUCKETS_PER_WINDOW) - 0.1 <= ledger.rates(10)[0].rows_per_second <= 25
+            assert 25 * (1 - 1 / STEPS) - 0.1 <= ledger.rates(10)[0].rows_per_second <= 25
         clock.now_ms += 40
 
 
@@ -127,9 +127,10 @@ def test_every_row_is_in_the_window_once(
     assert found == expected
     assert len(rates) <= entities_max + 2
     assert [rate.rows for rate in rates] == sorted((rate.rows for rate in rates), reverse=True)
-    for window in ledger._windows.values():
-        assert len(window._steps) <= BUCKETS_PER_WINDOW
-        assert all(len(sums) <= entities_max + 2 for _, sums in window._steps)
+    for ring in (*ledger._windows._from_fine, ledger._windows._minutes):
+        assert len(ring.closed) <= STEPS
+        assert all(len(counts) <= entities_max + 2 for _, counts in ring.closed)
+        assert len(ring.counts) <= 2 * entities_max + 2
 
 
 def test_threads_lose_no_row() -> None:

@@ -1,0 +1,21 @@
+"""The write ledger: who writes to what, how fast, and what is wrong with it."""
+
+from __future__ import annotations
+
+from lanewarden.ledger.findings import Finding, FindingKind, Share, Thresholds
+from lanewarden.ledger.ledger import ENTITIES_MAX, WINDOWS_SECONDS, WriteLedger, WriteRate, Written
+from lanewarden.ledger.windows import OTHER, STEPS
+
+__all__ = [
+    "ENTITIES_MAX",
+    "OTHER",
+    "STEPS",
+    "WINDOWS_SECONDS",
+    "Finding",
+    "FindingKind",
+    "Share",
+    "Thresholds",
+    "WriteLedger",
+    "WriteRate",
+    "Written",
+]
