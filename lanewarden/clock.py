@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import time
 from pathlib import Path
-from typing import Protocol
+from typing import Final, Protocol
 
 
 class Clock(Protocol):
@@ -37,9 +37,12 @@ def boot_id() -> str:
         return "unknown"
 
 
+_BOOTTIME: Final[int] = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+
+
 def boottime_ms() -> int:
     """``CLOCK_BOOTTIME`` in milliseconds (``CLOCK_MONOTONIC`` on platforms without it)."""
-    return time.clock_gettime_ns(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)) // 1_000_000
+    return time.clock_gettime_ns(_BOOTTIME) // 1_000_000
 
 
 class SystemClock:

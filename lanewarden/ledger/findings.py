@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import enum
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Container, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Final
 
 from lanewarden.ledger.windows import OTHER, STEP_MS, STEPS, Key
@@ -17,10 +17,16 @@ no storm, and a storm of any strength lasts for five steps, 2.5 s, before it is 
 """
 FULL: Final = 1 - 1 / STEPS
 """The share of its span that a window covers at least."""
+LASTING: Final = 0.5
+"""What was found stays while it is at half of what is too much, so that it does not come and go."""
 SHARES_MAX: Final = 3
 
 Entity = tuple[str, str]
 """Kind and id."""
+Writer = tuple[str, str]
+"""Emitter and origin."""
+Step = tuple[int, Mapping[Key, int]]
+"""When a step began, and what was counted in it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,10 +42,9 @@ class Thresholds:
     versions: int = 60
     held_ms: int = 1_000
 
-    @property
-    def least_rows(self) -> float:
-        """With fewer rows in ten seconds no rate can be too high, nor half of it."""
-        return min(self.rows_per_second, self.total_rows_per_second) * WINDOW_SECONDS * FULL / 2
+    def rows(self, rows_per_second: float) -> float:
+        """How many rows of a window are that rate."""
+        return rows_per_second * WINDOW_SECONDS * FULL
 
 
 class FindingKind(enum.Enum):
@@ -82,114 +87,141 @@ class Finding:
 
     @property
     def name(self) -> tuple[FindingKind, str, str, str]:
-        """What makes two of them one: what it is about, and for rates over many entities who."""
-        about = "" if self.entity_id or not self.shares else self.shares[0].emitter
-        return (self.kind, self.entity_kind, self.entity_id, about)
+        """What makes two of them one: what it is about, or who writes when it is about no single entity."""
+        writer = "" if self.entity_id or not self.shares else self.shares[0].emitter
+        return (self.kind, self.entity_kind, self.entity_id, writer)
 
 
-Step = tuple[int, Mapping[Key, int]]
+@dataclass(slots=True)
+class _Sum:
+    """What was written of one thing. ``capped`` is without what bursts have too much."""
+
+    began_ms: int
+    writers: Counter[Writer] = field(default_factory=Counter)
+    capped: float = 0.0
+    step_rows: int = 0
+    step_ms: int = -1
+
+    def add(self, at_ms: int, writer: Writer, rows: int, burst: float) -> None:
+        if at_ms != self.step_ms:
+            self.step_ms, self.step_rows = at_ms, 0
+        self.capped += min(rows, max(0.0, burst - self.step_rows))
+        self.step_rows += rows
+        self.writers[writer] += rows
 
 
-def rates_found(steps: Sequence[Step], limits: Thresholds, *, of_full: float) -> list[Finding]:
-    """The sustained rates in the steps of a window of ten seconds, at ``of_full`` of what is too much, fastest first."""
-    began: dict[Entity, int] = {}
-    capped: dict[Entity, float] = {}
-    burst = limits.rows_per_second * BURST_SECONDS
-    for at_ms, counts in steps:
-        for entity, rows in _by_entity(counts).items():
-            began.setdefault(entity, at_ms)
-            capped[entity] = capped.get(entity, 0) + min(rows, burst)
-    least = limits.rows_per_second * WINDOW_SECONDS * FULL * of_full
-    hot = {entity for entity, rows in capped.items() if rows >= least}
-    found = [_of_entity(entity, began[entity], steps) for entity in hot]
-    return sorted(found + _over_many(steps, hot, limits, of_full), key=lambda each: -each.rows_per_second)
+class Survey:
+    """What was written in the steps of a window of ten seconds, oldest first."""
 
+    def __init__(self, steps: Sequence[Step], limits: Thresholds) -> None:
+        self._steps = steps
+        self._limits = limits
+        self._entities: dict[Entity, _Sum] = {}
+        self._rows = sum(sum(counts.values()) for _, counts in steps)
+        if self._rows >= limits.rows(limits.rows_per_second) * LASTING:
+            self._sum_up()
 
-def _by_entity(counts: Mapping[Key, int]) -> Counter[Entity]:
-    found: Counter[Entity] = Counter()
-    for (kind, entity_id, _, _), rows in counts.items():
-        if entity_id and kind != OTHER:
-            found[kind, entity_id] += rows
-    return found
+    def _sum_up(self) -> None:
+        burst = self._limits.rows_per_second * BURST_SECONDS
+        entities = self._entities
+        for at_ms, counts in self._steps:
+            for (kind, entity_id, emitter, origin), rows in counts.items():
+                if entity_id and kind != OTHER:
+                    entity = (kind, entity_id)
+                    if entity not in entities:
+                        entities[entity] = _Sum(at_ms)
+                    entities[entity].add(at_ms, (emitter, origin), rows, burst)
 
+    def rates(self) -> tuple[list[Finding], list[Finding]]:
+        """The sustained rates that are too high, fastest first; and those that are no more than at half of that."""
+        limits = self._limits
+        full, half = limits.rows(limits.rows_per_second), limits.rows(limits.rows_per_second) * LASTING
+        high = {entity: each for entity, each in self._entities.items() if each.capped >= half}
+        found = [(_rate_of(entity, each), each.capped >= full) for entity, each in high.items()]
+        rest = self._rows - sum(each.writers.total() for each in high.values())
+        if rest >= limits.rows(limits.total_rows_per_second) * LASTING:
+            found += self._over_many(high)
+        found.sort(key=lambda each: -each[0].rows_per_second)
+        return [each for each, is_full in found if is_full], [each for each, is_full in found if not is_full]
 
-def _of_entity(entity: Entity, since_ms: int, steps: Sequence[Step]) -> Finding:
-    own: Counter[Key] = Counter()
-    for _, counts in steps:
-        for key, rows in counts.items():
-            if key[:2] == entity:
-                own[key] += rows
-    return Finding(
-        kind=FindingKind.ENTITY_RATE,
-        entity_kind=entity[0],
-        entity_id=entity[1],
-        since_ms=since_ms,
-        rows_per_second=own.total() / WINDOW_SECONDS,
-        shares=shares(own),
-    )
+    def _over_many(self, high: Container[Entity]) -> list[tuple[Finding, bool]]:
+        """Emitters that write too much to entities none of which has too much for itself."""
+        limits = self._limits
+        burst = limits.total_rows_per_second * BURST_SECONDS
+        emitters: dict[str, _Sum] = {}
+        entities: dict[str, set[Entity]] = {}
+        for at_ms, counts in self._steps:
+            for (kind, entity_id, emitter, origin), rows in counts.items():
+                if (kind, entity_id) not in high:
+                    if emitter not in emitters:
+                        emitters[emitter], entities[emitter] = _Sum(at_ms), set()
+                    emitters[emitter].add(at_ms, (emitter, origin), rows, burst)
+                    entities[emitter].add((kind, entity_id))
+        full = limits.rows(limits.total_rows_per_second)
+        return [
+            (
+                Finding(
+                    kind=FindingKind.TOTAL_RATE,
+                    since_ms=each.began_ms,
+                    rows_per_second=each.writers.total() / WINDOW_SECONDS,
+                    shares=shares(each.writers),
+                    entities=len(entities[emitter]),
+                ),
+                each.capped >= full,
+            )
+            for emitter, each in emitters.items()
+            if each.capped >= full * LASTING
+        ]
 
+    def over_ceiling(self) -> dict[tuple[str, str, str], tuple[float, int]]:
+        """Who has written more to an entity than the ceiling allows, by kind, id and emitter: the rate, and when it will
+        have come down if no more is written.
+        """
+        most = self._limits.ceiling_rows_per_second * WINDOW_SECONDS
+        if not most or self._rows < most:
+            return {}
+        found = {}
+        for (kind, entity_id), each in self._entities.items():
+            if each.writers.total() >= most:
+                for emitter, rows in _by_emitter(each.writers).items():
+                    if rows >= most:
+                        who = (kind, entity_id, emitter)
+                        found[who] = (rows / WINDOW_SECONDS, self._below_ms(who, rows, most))
+        return found
 
-def _over_many(steps: Sequence[Step], hot: set[Entity], limits: Thresholds, of_full: float) -> list[Finding]:
-    """Emitters that write too much to entities none of which has too much for itself."""
-    burst = limits.total_rows_per_second * BURST_SECONDS
-    began: dict[str, int] = {}
-    capped: dict[str, float] = {}
-    own: dict[str, Counter[Key]] = {}
-    for at_ms, counts in steps:
-        of_step: Counter[str] = Counter()
-        for key, rows in counts.items():
-            if key[:2] not in hot:
-                of_step[key[2]] += rows
-                own.setdefault(key[2], Counter())[key] += rows
-        for emitter, rows in of_step.items():
-            began.setdefault(emitter, at_ms)
-            capped[emitter] = capped.get(emitter, 0) + min(rows, burst)
-    least = limits.total_rows_per_second * WINDOW_SECONDS * FULL * of_full
-    return [
-        Finding(
-            kind=FindingKind.TOTAL_RATE,
-            since_ms=began[emitter],
-            rows_per_second=own[emitter].total() / WINDOW_SECONDS,
-            shares=shares(own[emitter]),
-            entities=len({key[:2] for key in own[emitter]}),
-        )
-        for emitter, rows in capped.items()
-        if rows >= least
-    ]
-
-
-def shares(counts: Mapping[Key, int]) -> tuple[Share, ...]:
-    """Who wrote, most rows first; three at most, each with its share of all."""
-    by: Counter[tuple[str, str]] = Counter()
-    for (_, _, emitter, origin), rows in counts.items():
-        by[emitter, origin] += rows
-    total = by.total()
-    return tuple(
-        Share(emitter=emitter, origin=origin, rows=rows, share=rows / total)
-        for (emitter, origin), rows in by.most_common(SHARES_MAX)
-    )
-
-
-def over_ceiling(steps: Sequence[Step], limits: Thresholds) -> dict[tuple[str, str, str], tuple[float, int]]:
-    """Who has written more to an entity than the ceiling allows, by kind, id and emitter: the rate, and when it will have
-    come down if no more is written.
-    """
-    if not limits.ceiling_rows_per_second:
-        return {}
-    most = limits.ceiling_rows_per_second * WINDOW_SECONDS
-    totals: Counter[tuple[str, str, str]] = Counter()
-    for _, counts in steps:
-        for key, rows in counts.items():
-            totals[key[:3]] += rows
-    found = {}
-    for who, rows in totals.items():
-        if rows < most or not who[1]:
-            continue
+    def _below_ms(self, who: tuple[str, str, str], rows: int, most: float) -> int:
+        """When so much of what was written has left the window that it is less than ``most``."""
         left, until_ms = rows, 0
-        for at_ms, counts in steps:
+        for at_ms, counts in self._steps:
             left -= sum(more for key, more in counts.items() if key[:3] == who)
             until_ms = at_ms + STEPS * STEP_MS[WINDOW_SECONDS]
             if left < most:
                 break
-        found[who] = (rows / WINDOW_SECONDS, until_ms)
+        return until_ms
+
+
+def _rate_of(entity: Entity, written: _Sum) -> Finding:
+    return Finding(
+        kind=FindingKind.ENTITY_RATE,
+        entity_kind=entity[0],
+        entity_id=entity[1],
+        since_ms=written.began_ms,
+        rows_per_second=written.writers.total() / WINDOW_SECONDS,
+        shares=shares(written.writers),
+    )
+
+
+def _by_emitter(writers: Mapping[Writer, int]) -> Counter[str]:
+    found: Counter[str] = Counter()
+    for (emitter, _), rows in writers.items():
+        found[emitter] += rows
     return found
+
+
+def shares(writers: Counter[Writer]) -> tuple[Share, ...]:
+    """Who wrote, most rows first; three at most, each with its share of all."""
+    total = writers.total()
+    return tuple(
+        Share(emitter=emitter, origin=origin, rows=rows, share=rows / total)
+        for (emitter, origin), rows in writers.most_common(SHARES_MAX)
+    )

@@ -8,23 +8,14 @@ from __future__ import annotations
 import logging
 import threading
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
 from lanewarden.clock import Clock
 from lanewarden.errors import Reason, Refusal, refuse
 from lanewarden.ledger.book import FindingBook, Motion
-from lanewarden.ledger.findings import (
-    WINDOW_SECONDS,
-    Finding,
-    FindingKind,
-    Share,
-    Thresholds,
-    over_ceiling,
-    rates_found,
-    shares,
-)
+from lanewarden.ledger.findings import WINDOW_SECONDS, Finding, FindingKind, Share, Survey, Thresholds, Writer, shares
 from lanewarden.ledger.windows import STEP_MS, Key, Windows, busiest
 
 log = logging.getLogger(__name__)
@@ -32,12 +23,12 @@ log = logging.getLogger(__name__)
 ENTITIES_MAX: Final = 1_024
 LOOK_MS: Final = 1_000
 """How often what is written is looked at while it is written; in between only those look who ask."""
-LASTING: Final = 0.5
-"""A finding stays while it is at half of what is too much, so that it does not come and go."""
 WINDOWS_SECONDS: Final = tuple(STEP_MS)
 
 Written = tuple[Key, int]
 """A key and how many rows were changed under it."""
+Moved = tuple[str, str, bool]
+"""Kind and id of an entity whose version has moved, and whether with progress."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,16 +55,16 @@ class WriteLedger:
 
     def __init__(self, clock: Clock, *, entities_max: int = ENTITIES_MAX, limits: Thresholds | None = None) -> None:
         self.limits = limits or Thresholds()
-        self._clock = clock
+        self._steady_ms = clock.steady_ms
         self._entities_max = entities_max
         self._lock = threading.Lock()
         self._windows = Windows(entities_max)
-        self._emitters: Counter[str] = Counter()
         self._motion = Motion()
         self._book = FindingBook()
         self._over: dict[tuple[str, str, str], tuple[float, int]] = {}
         self._looked_ms = 0
-        self._holder: tuple[Key, int] | None = None
+        self._holder: Key | None = None
+        self._holder_since_ms = 0
         self._attributed_rows = 0
         self._discarded_rows = 0
 
@@ -91,14 +82,11 @@ class WriteLedger:
         """Count ``rows`` committed changes; both entity fields are empty where no single entity is meant."""
         self.record_all([((entity_kind, entity_id, emitter, origin), rows)])
 
-    def record_all(self, written: Iterable[Written], moved: Iterable[tuple[str, str, bool]] = ()) -> None:
-        """Count committed changes, and versions that ``moved``: kind and id of each, and whether with progress."""
-        now_ms = self._clock.steady_ms()
+    def record_all(self, written: Iterable[Written], moved: Iterable[Moved] = ()) -> None:
+        """Count committed changes, and versions that have moved."""
+        now_ms = self._steady_ms()
         with self._lock:
-            for key, rows in written:
-                self._attributed_rows += rows
-                self._emitters[key[2]] += rows
-                self._windows.add(now_ms, key, rows)
+            self._attributed_rows += self._windows.add(now_ms, written)
             for kind, entity_id, progressed in moved:
                 self._motion.moved((kind, entity_id), now_ms, progressed=progressed)
             if now_ms - self._looked_ms >= LOOK_MS:
@@ -109,19 +97,13 @@ class WriteLedger:
         with self._lock:
             self._discarded_rows += rows
 
-    def enter(self, key: Key) -> None:
-        """A unit of work has the store from now on."""
-        self._holder = (key, self._clock.steady_ms())
-
-    def leave(self) -> None:
-        """The unit that has entered has the store no more."""
-        if self._holder is None:
-            return
-        now_ms = self._clock.steady_ms()
-        if now_ms - self._holder[1] >= self.limits.held_ms:
+    def turn(self, key: Key | None) -> None:
+        """From now on the store is this unit of work's; whose it was before is done with it. None: nobody's."""
+        now_ms = self._steady_ms()
+        if self._holder is not None and now_ms - self._holder_since_ms >= self.limits.held_ms:
             with self._lock:
                 self._look(now_ms)
-        self._holder = None
+        self._holder, self._holder_since_ms = key, now_ms
 
     def check(self, entity_kind: str, entity_id: str, emitter: str) -> None:
         """Return if the emitter may write to the entity.
@@ -132,7 +114,7 @@ class WriteLedger:
         if not self._over:
             return
         found = self._over.get((entity_kind, entity_id, emitter))
-        if found is not None and (left_ms := found[1] - self._clock.steady_ms()) > 0:
+        if found is not None and (left_ms := found[1] - self._steady_ms()) > 0:
             raise _throttled(entity_id, emitter, found[0], self.limits.ceiling_rows_per_second, left_ms)
 
     def rates(self, window_seconds: int) -> list[WriteRate]:
@@ -143,17 +125,17 @@ class WriteLedger:
         if window_seconds not in STEP_MS:
             raise ValueError(f"the windows are {WINDOWS_SECONDS} seconds, not {window_seconds}")
         with self._lock:
-            sums = self._windows.sums(window_seconds, self._clock.steady_ms())
+            sums = self._windows.sums(window_seconds, self._steady_ms())
         return rates_of(sums, window_seconds, self._entities_max)
 
     def emitters(self) -> dict[str, int]:
         """Return the rows of each emitter since the start, most rows first."""
         with self._lock:
-            return dict(self._emitters.most_common())
+            return dict(self._windows.emitters().most_common())
 
     def findings(self) -> list[tuple[Finding, int, int | None]]:
         """What is wrong or was lately, what lasts first; each with how long ago it began and, if it has, ended, in ms."""
-        now_ms = self._clock.steady_ms()
+        now_ms = self._steady_ms()
         with self._lock:
             self._look(now_ms)
             found = self._book.everything()
@@ -163,51 +145,49 @@ class WriteLedger:
 
     def take_minutes(self) -> list[tuple[int, Mapping[Key, int]]]:
         """The minutes that are over and were not taken before, oldest first, each with how long ago it began, in ms."""
-        now_ms = self._clock.steady_ms()
+        now_ms = self._steady_ms()
         with self._lock:
             return [(now_ms - began_ms, counts) for began_ms, counts in self._windows.take_minutes(now_ms)]
 
-    def this_minute(self) -> Counter[Key]:
+    def since_taken(self) -> Counter[Key]:
         """What was counted since the last minute that was taken."""
         with self._lock:
-            return self._windows.this_minute(self._clock.steady_ms())
+            return self._windows.since_taken(self._steady_ms())
 
     def _look(self, now_ms: int) -> None:
         """Find what is wrong now; the lock is held."""
         self._looked_ms = now_ms
-        found: list[Finding] = self._motion.found(now_ms, self.limits)
-        found = [self._with_writers(each, now_ms) for each in found] + self._long_holder(now_ms)
-        lasting: list[Finding] = []
-        steps = list(self._windows.steps(WINDOW_SECONDS, now_ms))
-        if sum(sum(counts.values()) for _, counts in steps) >= self.limits.least_rows:
-            found += rates_found(steps, self.limits, of_full=1.0)
-            lasting += rates_found(steps, self.limits, of_full=LASTING)
-        self._over = over_ceiling(steps, self.limits)
+        survey = Survey(list(self._windows.steps(WINDOW_SECONDS, now_ms)), self.limits)
+        found, lasting = survey.rates()
+        found += [self._with_writers(each, now_ms) for each in self._motion.found(now_ms, self.limits)]
+        found += self._long_holder(now_ms)
+        self._over = survey.over_ceiling()
         raised, ended = self._book.note(now_ms, found, lasting)
-        for each in raised:
-            log.warning("too much is written", extra=_facts(each))
-        for each in ended:
-            log.info("no longer too much is written", extra=_facts(each))
+        _tell(logging.WARNING, "too much is written", raised)
+        _tell(logging.INFO, "no longer too much is written", ended)
 
     def _with_writers(self, finding: Finding, now_ms: int) -> Finding:
         """Who moves the version, as far as five minutes tell."""
-        sums = self._windows.sums(WINDOWS_SECONDS[-1], now_ms)
-        own = {key: rows for key, rows in sums.items() if key[:2] == (finding.entity_kind, finding.entity_id)}
+        writers: Counter[Writer] = Counter()
+        for (kind, entity_id, emitter, origin), rows in self._windows.sums(WINDOWS_SECONDS[-1], now_ms).items():
+            if (kind, entity_id) == (finding.entity_kind, finding.entity_id):
+                writers[emitter, origin] += rows
         seconds = max(1.0, min(now_ms - finding.since_ms, WINDOWS_SECONDS[-1] * 1000) / 1000)
-        return replace(finding, shares=shares(own), rows_per_second=sum(own.values()) / seconds)
+        return replace(finding, shares=shares(writers), rows_per_second=writers.total() / seconds)
 
     def _long_holder(self, now_ms: int) -> list[Finding]:
-        if self._holder is None or now_ms - self._holder[1] < self.limits.held_ms:
+        held_ms = now_ms - self._holder_since_ms
+        if self._holder is None or held_ms < self.limits.held_ms:
             return []
-        (kind, entity_id, emitter, origin), since_ms = self._holder
+        kind, entity_id, emitter, origin = self._holder
         return [
             Finding(
                 kind=FindingKind.STORE_HELD,
                 entity_kind=kind,
                 entity_id=entity_id,
-                since_ms=since_ms,
+                since_ms=self._holder_since_ms,
                 shares=(Share(emitter=emitter, origin=origin, rows=0, share=1.0),),
-                held_ms=now_ms - since_ms,
+                held_ms=held_ms,
             )
         ]
 
@@ -241,10 +221,16 @@ def _throttled(entity_id: str, emitter: str, rate: float, ceiling: float, left_m
     )
 
 
-def _facts(finding: Finding) -> dict[str, object]:
-    return {
-        "finding": finding.kind.value,
-        "entity": f"{finding.entity_kind} {finding.entity_id}".strip(),
-        "emitters": ", ".join(f"{each.emitter} {each.share:.0%}" for each in finding.shares),
-        "rows_per_second": finding.rows_per_second,
+def _tell(level: int, said: str, findings: Sequence[Finding]) -> None:
+    """One line for all that were found at once, which names the first."""
+    if not findings:
+        return
+    first = findings[0]
+    facts = {
+        "finding": first.kind.value,
+        "entity": f"{first.entity_kind} {first.entity_id}".strip(),
+        "emitters": ", ".join(f"{each.emitter} {each.share:.0%}" for each in first.shares),
+        "rows_per_second": first.rows_per_second,
+        "more": len(findings) - 1,
     }
+    log.log(level, said, extra=facts)

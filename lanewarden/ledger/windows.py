@@ -8,7 +8,7 @@ covers between 95 % and 100 % of its span.
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 STEPS: Final = 20
@@ -67,15 +67,19 @@ class _Ring:
     def take(self, at_ms: int, counts: Mapping[Key, int]) -> None:
         """Add what was counted in a finer step."""
         self.move_to(at_ms)
-        for key, rows in counts.items():
-            self.add(key, rows)
+        self.add(counts.items())
 
-    def add(self, key: Key, rows: int) -> None:
-        """Count in the step that is open. It may have twice the keys of one that is closed, so that bounding is seldom."""
-        counts = self.counts
-        counts[key] = counts.get(key, 0) + rows
-        if len(counts) > self._open_max:
-            self.counts = busiest(counts, self._keys_max)
+    def add(self, counted: Iterable[tuple[Key, int]]) -> int:
+        """Count in the step that is open; how much it was. The step may have twice the keys of one that is closed, so that
+        bounding is seldom.
+        """
+        counts, total = self.counts, 0
+        for key, rows in counted:
+            counts[key] = counts.get(key, 0) + rows
+            total += rows
+            if len(counts) > self._open_max:
+                self.counts = counts = busiest(counts, self._keys_max)
+        return total
 
 
 class Windows:
@@ -92,15 +96,24 @@ class Windows:
             coarser = self._rings[seconds] = _Ring(STEP_MS[seconds], keys_max, coarser)
         self._finest = coarser
         self._from_fine = [self._rings[seconds] for seconds in sorted(STEP_MS)]
+        self._emitters: Counter[str] = Counter()
         self._now_ms = 0
 
-    def add(self, now_ms: int, key: Key, rows: int) -> None:
-        """Count ``rows`` changes."""
+    def add(self, now_ms: int, counted: Iterable[tuple[Key, int]]) -> int:
+        """Count row changes by key; how many they were."""
         finest = self._finest
         if now_ms // finest.step_ms > finest.step:
+            self._emitters = self.emitters()
             self._now_ms = now_ms
             finest.move_to(now_ms)
-        finest.add(key, rows)
+        return finest.add(counted)
+
+    def emitters(self) -> Counter[str]:
+        """What each emitter has ever written."""
+        total = self._emitters.copy()
+        for key, rows in self._finest.counts.items():
+            total[key[2]] += rows
+        return total
 
     def steps(self, seconds: int, now_ms: int) -> Iterator[tuple[int, Mapping[Key, int]]]:
         """The counts of the window that ends now by step, oldest first, each with when its step began."""
@@ -129,7 +142,7 @@ class Windows:
         self._minutes.closed.clear()
         return minutes
 
-    def this_minute(self, now_ms: int) -> Counter[Key]:
+    def since_taken(self, now_ms: int) -> Counter[Key]:
         """What was counted in the minute that is not over, and in those over that were not taken."""
         self._move_to(now_ms)
         total: Counter[Key] = Counter()
@@ -140,6 +153,8 @@ class Windows:
         return total
 
     def _move_to(self, now_ms: int) -> None:
+        if now_ms // self._finest.step_ms > self._finest.step:
+            self._emitters = self.emitters()
         self._now_ms = max(now_ms, self._now_ms)
         for ring in (*self._from_fine, self._minutes):
             ring.move_to(self._now_ms)

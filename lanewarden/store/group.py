@@ -28,6 +28,8 @@ Failpoints = Callable[[str, tuple[str, ...]], None]
 BEGIN_TRIES_MAX = 30
 # SQLite counts changes in 32 bits; a difference of two readings stays right when the counter wraps.
 _CHANGES_MODULUS = 1 << 32
+# What has the store while a slow disk keeps a commit waiting.
+_COMMIT = ("", "", "store.commit", "")
 
 
 @dataclass(slots=True, eq=False)
@@ -109,9 +111,11 @@ class GroupCommit:
                 self._run_unit(unit)
             self._run_closing_unit(units)
             self._reach("before_commit", units)
+            self.ledger.turn(_COMMIT)
             self._connection.execute("COMMIT")
         except BaseException as error:  # noqa: BLE001 - whatever it is, every caller of the group is told
             self._lose(units, error)
+        self.ledger.turn(None)
         self._account(units)
         try:
             self._reach("after_commit", units)
@@ -133,7 +137,7 @@ class GroupCommit:
         connection = self._connection
         before = connection.total_changes
         key = unit.key(unit.entity)
-        self.ledger.enter(key)
+        self.ledger.turn(key)
         connection.execute("SAVEPOINT unit")
         work = UnitOfWork(connection)
         try:
@@ -147,7 +151,6 @@ class GroupCommit:
             unit.rows = (after - before) % _CHANGES_MODULUS
             unit.moves = work.moves
             unit.written = _by_entity(unit, work, before, after) if work.turns else [(key, unit.rows)]
-            self.ledger.leave()
         if not connection.in_transaction:
             # SQLite gives the whole transaction up on some errors (a full disk); RAISE(ROLLBACK) asks for it.
             raise _GroupLost(unit.emitter.name) from unit.error

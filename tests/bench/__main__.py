@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from tests.bench import cli, escalate, exits, figures, healthy, held, idle, many_holds, runners, steer
+from tests.bench import cli, escalate, exits, figures, healthy, held, idle, ledger, many_holds, runners, steer
 from tests.bench.figures import Figure
 
 BENCHES: Final[Mapping[str, Callable[[int | None, Path], Awaitable[list[Figure]]]]] = {
@@ -23,6 +23,7 @@ BENCHES: Final[Mapping[str, Callable[[int | None, Path], Awaitable[list[Figure]]
     "many_holds": many_holds.run,
     "healthy": healthy.run,
     "idle": idle.run,
+    "ledger": ledger.run,
     "cli": cli.run,
     "runners": runners.run,
 }
