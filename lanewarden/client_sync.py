@@ -16,11 +16,15 @@ from lanewarden.errors import Reason, Refusal
 class SyncConnection:
     """A connection to one server. Use it in a ``with`` block."""
 
-    def __init__(self, channel: grpc.Channel, target: str, *, token: str, unreachable: Reason) -> None:
+    def __init__(
+        self, channel: grpc.Channel, target: str, *, token: str, unreachable: Reason, emitter: str = ""
+    ) -> None:
         self.target = target
         self._channel = channel
         self._unreachable = unreachable
-        self._credential = (("authorization", f"Bearer {token}"),) if token else ()
+        credential = (("authorization", f"Bearer {token}"),) if token else ()
+        origin = (("baggage", f"{wire.EMITTER_KEY}={emitter}"),) if emitter else ()
+        self._always = (*credential, *origin)
 
     def stub(self, service: ServiceDescriptor) -> Any:
         """The service at the far end; its attributes are the RPC names, called as in :mod:`lanewarden.client`."""
@@ -39,7 +43,7 @@ class SyncConnection:
     def call_metadata(self, metadata: Mapping[str, str] | None, traceparent: str) -> tuple[tuple[str, str], ...]:
         """What travels beside a request."""
         trace = (("traceparent", traceparent),) if traceparent else ()
-        return (*self._credential, *(metadata or {}).items(), *trace)
+        return (*self._always, *(metadata or {}).items(), *trace)
 
     def refusal(self, error: Any) -> Refusal:
         """The refusal that a failed call stands for."""
@@ -58,13 +62,17 @@ def connect(
     token: str = "",
     unreachable: Reason = Reason.SUPERVISOR_UNREACHABLE,
     credentials: grpc.ChannelCredentials | None = None,
+    emitter: str = "",
 ) -> SyncConnection:
-    """A connection to ``host:port`` or ``unix:path``; nothing is sent yet. See :func:`lanewarden.client.connect`."""
+    """A connection to ``host:port`` or ``unix:path``; nothing is sent yet. See :func:`lanewarden.client.connect`.
+
+    ``emitter`` is who asks, sent as baggage with every call.
+    """
     if credentials is None:
         channel = grpc.insecure_channel(target, options=wire.CLIENT_OPTIONS)
     else:
         channel = grpc.secure_channel(target, credentials, options=wire.CLIENT_OPTIONS)
-    return SyncConnection(channel, target, token=token, unreachable=unreachable)
+    return SyncConnection(channel, target, token=token, unreachable=unreachable, emitter=emitter)
 
 
 class _SyncStub:

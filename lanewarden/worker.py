@@ -50,6 +50,8 @@ RETRY_DELAY_SECONDS_MAX: Final = 1.0
 SEEN_MAX: Final = 4096
 """How many message ids :meth:`Worker.messages` remembers; a task's inbox holds a quarter of that."""
 
+EMITTER: Final = "worker"
+"""Who asks, where a row that the runner writes says so."""
 _SERVICE: Final = pb.DESCRIPTOR.services_by_name["WorkerService"]
 _AGAIN: Final = frozenset({Code.UNAVAILABLE, Code.DEADLINE_EXCEEDED})
 
@@ -81,7 +83,12 @@ class Worker:
                 raise NotAWorker(f"not inside a worker: {name} is not set; a lane runner sets it for what it starts")
         socket = variables["LANEWARDEN_SOCKET"]
         target = socket if socket.startswith("unix:") else f"unix:{socket}"
-        connection = connect(target, token=variables["LANEWARDEN_TOKEN"], unreachable=Reason.RUNNER_UNREACHABLE)
+        connection = connect(
+            target,
+            token=variables["LANEWARDEN_TOKEN"],
+            unreachable=Reason.RUNNER_UNREACHABLE,
+            emitter=EMITTER,
+        )
         return cls(connection, retry_seconds=retry_seconds)
 
     def __enter__(self) -> Self:

@@ -117,7 +117,9 @@ class Reporter:
             store_id=self._runner.read(meta.store_id),
             generation_seen=self._runner.read(supervision.load).lease_generation_seen,
         )
-        grant: pb.RegisterResponse = await self._supervisor.Register(request, timeout_seconds=CALL_SECONDS)
+        grant: pb.RegisterResponse = await self._supervisor.Register(
+            request, timeout_seconds=CALL_SECONDS, emitter=emitters.SUPERVISION.name
+        )
         return grant
 
     async def _resume_from(self, grant: pb.RegisterResponse) -> None:
@@ -224,10 +226,15 @@ class Reporter:
         response: pb.EscalateResponse | pb.ReportResponse
         if due[0].kind == "new_escalation" and all(mark.kind != "new_escalation" for mark in due[1:]):
             response = await self._supervisor.Escalate(
-                self._escalation(due[0]), timeout_seconds=CALL_SECONDS, traceparent=due[0].traceparent
+                self._escalation(due[0]),
+                timeout_seconds=CALL_SECONDS,
+                emitter=emitters.REPORT.name,
+                traceparent=due[0].traceparent,
             )
         else:
-            response = await self._supervisor.Report(self._report(due), timeout_seconds=CALL_SECONDS)
+            response = await self._supervisor.Report(
+                self._report(due), timeout_seconds=CALL_SECONDS, emitter=emitters.REPORT.name
+            )
         return int(response.taken_sequence)
 
     def _escalation(self, mark: Due) -> pb.EscalateRequest:

@@ -59,6 +59,7 @@ def claim(session: Session, lane: str) -> Claim:
 
 
 def _launch(session: Session, task: Task) -> Launch:
+    session.about(task.task_id)
     reason = start_reason(session.uow, task)
     claimed = session.happen(task, Claimed())
     ref = AttemptRef(task_id=task.task_id, epoch=claimed.epoch, attempt=claimed.attempt)

@@ -21,5 +21,6 @@ def lift_due(session: Session) -> int:
     """Clear the pause of every task whose limit has ended; returns of how many."""
     due = tasks.due_limits(session.uow, session.now.steady_ms)
     for task in due:
+        session.about(task.task_id)
         session.save(task, limits.lift(task))
     return len(due)

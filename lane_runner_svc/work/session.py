@@ -19,7 +19,7 @@ from lane_runner_svc.store import audit, contexts, holds, messages, signals, tas
 from lane_runner_svc.store.audit import Deed
 from lanewarden.hub import Topic
 from lanewarden.records import replace
-from lanewarden.store import UnitOfWork
+from lanewarden.store import Entity, UnitOfWork
 
 QUEUE: Final = Topic("queue")
 OUTBOX: Final = Topic("outbox")
@@ -85,11 +85,18 @@ class Session:
             self.changed[LIMITS] = None
         if _HOOK(before) != _HOOK(after):
             self.changed[HOOKS] = None
+        if after.progress is not None:  # without a sensor a version that moves says nothing
+            progressed = after.progress > (before.progress or 0) or after.epoch != before.epoch
+            self.uow.moved(Entity("task", after.task_id), progressed=progressed)
         saved = replace(after, version=before.version + 1)
         tasks.update(self.uow, before, saved)
         if saved.terminal and not before.terminal:
             self._over(saved)
         return saved
+
+    def about(self, task_id: str) -> None:
+        """What is changed from here on is counted as about that task; for units that find out what they are about."""
+        self.uow.about(Entity("task", task_id))
 
     def touch_task(self, task_id: str, *, claims: bool = True) -> None:
         """The task, or something shown with it, has changed; with ``claims`` perhaps also what a lane may launch."""

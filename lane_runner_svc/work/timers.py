@@ -21,6 +21,7 @@ def fire_due(session: Session) -> int:
     """
     due = holds.due_timers(session.uow, session.now.steady_ms, BATCH_MAX)
     for hold in due:
+        session.about(hold.task_id)
         task = tasks.load(session.uow, hold.task_id)
         fired = session.save_hold(timers.fire(hold, task.patience, session.now.steady_ms))
         if fired.expired and not hold.expired:

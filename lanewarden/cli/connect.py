@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Final
 
+import click
 from google.protobuf.descriptor import ServiceDescriptor
 
 from lanewarden import client, client_sync
@@ -16,6 +17,8 @@ from lanewarden.v1 import operator_service_pb2
 
 OPERATOR: Final = operator_service_pb2.DESCRIPTOR.services_by_name["OperatorService"]
 PAGE_SIZE: Final = 1000
+EMITTER: Final = "cli"
+"""Before the name of the command that asks, where a row that a service writes says who asked for it."""
 ROWS_MAX: Final = 10_000
 """The most rows of a listing."""
 
@@ -38,9 +41,19 @@ def service(
     """Any service of the pair, as the operator."""
     token = state.token(Role.OPERATOR)
     with client_sync.connect(
-        target, token=token, unreachable=unreachable, credentials=state.channel_credentials()
+        target,
+        token=token,
+        unreachable=unreachable,
+        credentials=state.channel_credentials(),
+        emitter=_emitter(),
     ) as connection:
         yield connection.stub(descriptor)
+
+
+def _emitter() -> str:
+    """The command that runs; a thread of its own has none at hand."""
+    context = click.get_current_context(silent=True)
+    return f"{EMITTER}.{context.info_name}" if context else EMITTER
 
 
 def operator_async(state: StateDir) -> client.Connection:

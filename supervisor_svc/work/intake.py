@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from lanewarden.errors import Reason, invalid, refuse
 from lanewarden.hub import Topic
+from lanewarden.store import Entity
 from lanewarden.v1 import escalation_pb2, incident_pb2, task_pb2
 from supervisor_svc.core.intake import takeable
 from supervisor_svc.store import incidents, runners, views
@@ -67,12 +68,15 @@ def take(session: Session, runner_id: str, incarnation: str, items: Sequence[Ite
     taken = runner.taken_sequence
     for index in takeable(taken, [item.sequence for item in items]):
         change = items[index].change
+        if change is not None:
+            session.uow.about(Entity("task", change.task_id))
         if isinstance(change, escalation_pb2.Escalation):
             put_escalation(session, change, new=items[index].new)
         elif change is not None:
             put_task(session, change)
         taken = items[index].sequence
     if taken != runner.taken_sequence:
+        session.uow.about(Entity("runner", runner_id))
         runners.set_taken(session.uow, runner_id, taken)
     return taken
 
