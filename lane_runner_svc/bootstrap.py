@@ -24,6 +24,7 @@ from lane_runner_svc.loop.launcher import Launcher, Workers
 from lane_runner_svc.loop.pruner import prune_requests
 from lane_runner_svc.loop.reporter import Reporter
 from lane_runner_svc.loop.sensors import Sensors
+from lane_runner_svc.loop.storms import storms
 from lane_runner_svc.loop.timers import run_timers
 from lane_runner_svc.loop.writers import Writers, is_writer
 from lane_runner_svc.process import AttemptKey, ExitRecord, OutputTotals, ProcessHost, Spawner
@@ -45,6 +46,7 @@ from lanewarden.hub import Hub
 from lanewarden.ledger import WriteLedger
 from lanewarden.loop_lag import LoopLag
 from lanewarden.readiness import loop_keeps_up, store_works, watch_readiness
+from lanewarden.roll_up import RollUp
 from lanewarden.server import Limits, Server
 from lanewarden.store import StateDirectory, Store
 from lanewarden.store.anchor import restore_clock
@@ -149,6 +151,7 @@ async def build(
         loop_lag=loop_lag,
         carrier=carrier,
         fresh_uuid=fresh_uuid,
+        storms=lambda: storms(ledger),
     )
     return Parts(
         runner=runner,
@@ -169,6 +172,7 @@ async def build(
             writers.run,
             lambda: run_timers(runner),
             lambda: prune_requests(runner),
+            RollUp(store, ledger, emitters.ROLL_UP).run,
         ),
     )
 
@@ -224,7 +228,7 @@ async def running(
     async with AsyncExitStack() as stack:
         failed = asyncio.Event()
         event_loop = asyncio.get_running_loop()
-        ledger = WriteLedger(SystemClock())
+        ledger = WriteLedger(SystemClock(), limits=config.write_limits)
 
         def stop_at_once() -> None:
             event_loop.call_soon_threadsafe(failed.set)

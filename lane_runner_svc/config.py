@@ -10,6 +10,7 @@ from pathlib import Path
 
 from lane_runner_svc.core.timers import Approver
 from lanewarden.config import setting
+from lanewarden.ledger import Thresholds
 
 UNIX_PATH_BYTES_MAX = 107
 """The kernel's bound on the path of a Unix socket."""
@@ -50,10 +51,28 @@ class RunnerConfig:
         None, help="PEM certificates to trust in the supervisor, which is then called with TLS"
     )
     drain_seconds: float = setting(5.0, help="how long calls in flight may take when stopping", at_least=0, at_most=600)
+    storm_rows_per_second: float = setting(
+        20.0, help="rows/s written to one task over 10 s that are a storm", at_least=1, at_most=1_000_000
+    )
+    storm_total_rows_per_second: float = setting(
+        200.0, help="the same for one emitter over many tasks", at_least=1, at_most=1_000_000
+    )
+    write_ceiling_rows_per_second: float = setting(
+        1_000.0, help="rows/s of one emitter to one task beyond which it is throttled; 0 for none", at_least=0
+    )
     log_style: str = setting("json", help="form of the log lines on stderr", choices=("json", "text"))
     otlp_endpoint: str = setting(
         "", help="OTLP/gRPC endpoint of a collector; empty for none", env="OTEL_EXPORTER_OTLP_ENDPOINT"
     )
+
+    @property
+    def write_limits(self) -> Thresholds:
+        """What is too much to write."""
+        return Thresholds(
+            rows_per_second=self.storm_rows_per_second,
+            total_rows_per_second=self.storm_total_rows_per_second,
+            ceiling_rows_per_second=self.write_ceiling_rows_per_second,
+        )
 
     @property
     def credentials(self) -> Path:

@@ -22,6 +22,7 @@ from lanewarden.clock import Clock, SystemClock
 from lanewarden.hub import Hub
 from lanewarden.ledger import WriteLedger
 from lanewarden.readiness import Advances, loop_keeps_up, store_works, watch_readiness
+from lanewarden.roll_up import RollUp
 from lanewarden.server import Server
 from lanewarden.store import StateDirectory, Store
 from lanewarden.store.anchor import restore_clock
@@ -125,6 +126,7 @@ async def build(
             carriage.settle,
             lambda: probe(supervisor, forwarder),
             lambda: prune(supervisor),
+            RollUp(store, ledger, emitters.ROLL_UP).run,
             supervise.run,
             *filing,
             *(partial(notify, supervisor, sink) for sink in sinks),
@@ -157,7 +159,7 @@ async def running(
     async with AsyncExitStack() as stack:
         failed = asyncio.Event()
         event_loop = asyncio.get_running_loop()
-        ledger = WriteLedger(SystemClock())
+        ledger = WriteLedger(SystemClock(), limits=config.write_limits)
         sinks = make_sinks(config.notify, environment)
 
         def stop_at_once() -> None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lanewarden.config import setting
+from lanewarden.ledger import Thresholds
 from supervisor_svc.core.leases import Timing
 from supervisor_svc.core.supervision import SupervisionConfig
 from supervisor_svc.sinks import specs, trackers
@@ -74,10 +75,28 @@ class SupervisorConfig:
     github_token_file: Path | None = setting(None, help="file that holds the token for github:OWNER/NAME")
     github_api: str = setting(API, help="where GitHub's API is, for an installation of one's own")
     drain_seconds: float = setting(5.0, help="how long calls in flight may take when stopping", at_least=0, at_most=600)
+    storm_rows_per_second: float = setting(
+        20.0, help="rows/s written to one task over 10 s that are a storm", at_least=1, at_most=1_000_000
+    )
+    storm_total_rows_per_second: float = setting(
+        200.0, help="the same for one emitter over many tasks", at_least=1, at_most=1_000_000
+    )
+    write_ceiling_rows_per_second: float = setting(
+        1_000.0, help="rows/s of one emitter to one task beyond which it is throttled; 0 for none", at_least=0
+    )
     log_style: str = setting("json", help="form of the log lines on stderr", choices=("json", "text"))
     otlp_endpoint: str = setting(
         "", help="OTLP/gRPC endpoint of a collector; empty for none", env="OTEL_EXPORTER_OTLP_ENDPOINT"
     )
+
+    @property
+    def write_limits(self) -> Thresholds:
+        """What is too much to write."""
+        return Thresholds(
+            rows_per_second=self.storm_rows_per_second,
+            total_rows_per_second=self.storm_total_rows_per_second,
+            ceiling_rows_per_second=self.write_ceiling_rows_per_second,
+        )
 
     @property
     def credentials(self) -> Path:

@@ -19,8 +19,12 @@ from lanewarden.hub import Hub, Topic
 from lanewarden.loop_lag import LoopLag
 from lanewarden.server import Call
 from lanewarden.store import Connection, Emitter, Entity, Store, UnitOfWork
+from lanewarden.v1 import task_pb2
 from supervisor_svc import emitters
+from supervisor_svc.core import storms
+from supervisor_svc.core.observation import Observed
 from supervisor_svc.core.supervision import SupervisionConfig
+from supervisor_svc.core.view import Storm
 from supervisor_svc.store import views
 from supervisor_svc.work import registry
 from supervisor_svc.work.presence import Presence
@@ -109,6 +113,14 @@ class Supervisor:
     def read(self, work: Callable[[Connection], T]) -> T:
         """A short read of what is committed."""
         return self.store.read(work)
+
+    def storm_against(self, task: task_pb2.Task, known: Observed) -> Storm | None:
+        """What is written to a task at a rate that speaks against it, if anything is."""
+        now_ms = self.clock.steady_ms()
+        told = self.vitals.storm(task.runner_id, task.task_id, now_ms)
+        if told is None:
+            return None
+        return storms.against(told, progressed_ms=known.progressed_ms, running_ms=known.running_ms, now_ms=now_ms)
 
     def announce(self, runner_id: str) -> None:
         """Wake whoever watches a runner or its tasks, because what can be said of it has changed."""

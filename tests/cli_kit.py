@@ -32,6 +32,7 @@ from lanewarden.v1 import (
 )
 
 pb = operator_service_pb2
+trace_pb = write_trace_service_pb2
 OPERATOR = pb.DESCRIPTOR.services_by_name["OperatorService"]
 LANE_RUNNER = lane_runner_service_pb2.DESCRIPTOR.services_by_name["LaneRunnerService"]
 WRITE_TRACE = write_trace_service_pb2.DESCRIPTOR.services_by_name["WriteTraceService"]
@@ -281,17 +282,50 @@ class FakeRunner:
 
 
 class FakeLedger:
-    """WriteTraceService with one busy emitter."""
+    """WriteTraceService with one busy emitter, and a storm of it."""
 
     unattributed_rows = 0
 
+    def __init__(self) -> None:
+        self.requests: list[Any] = []
+
+    def _rates(self) -> dict[str, Any]:
+        about = {"emitter": "lane_runner.attempt.launch", "entity_kind": "task"}
+        rates = [
+            trace_pb.WriteRate(**about, entity_id="tabc1", origin="worker", rows=7, rows_per_second=0.7),
+            trace_pb.WriteRate(**about, entity_id="tabd2", rows=3, rows_per_second=0.3),
+        ]
+        return {"rates": rates, "unattributed_rows": self.unattributed_rows}
+
     async def GetWriteRates(self, request: Any, call: Call) -> Any:
-        rate = write_trace_service_pb2.WriteRate(emitter="lane_runner.attempt.launch", rows=7, rows_per_second=0.7)
-        return write_trace_service_pb2.GetWriteRatesResponse(rates=[rate], unattributed_rows=self.unattributed_rows)
+        self.requests.append(request)
+        return trace_pb.GetWriteRatesResponse(**self._rates())
+
+    async def WatchWriteRates(self, request: Any, call: Call) -> AsyncIterator[Any]:
+        self.requests.append(request)
+        for _ in range(3):
+            yield trace_pb.WatchWriteRatesResponse(**self._rates())
 
     async def ListEmitters(self, request: Any, call: Call) -> Any:
-        total = write_trace_service_pb2.EmitterTotal(emitter="lane_runner.attempt.launch", rows=7)
-        return write_trace_service_pb2.ListEmittersResponse(emitters=[total])
+        total = trace_pb.EmitterTotal(emitter="lane_runner.attempt.launch", rows=7)
+        return trace_pb.ListEmittersResponse(emitters=[total])
+
+    async def ListFindings(self, request: Any, call: Call) -> Any:
+        self.requests.append(request)
+        who = [trace_pb.EmitterShare(emitter="lane_runner.worker.progress", origin="worker", share=0.99)]
+        stormy = trace_pb.Finding(
+            kind="FINDING_KIND_ENTITY_RATE",
+            entity_kind="task",
+            entity_id="tabc1",
+            emitters=who,
+            rows_per_second=297.4,
+            entities=1,
+        )
+        stormy.since.GetCurrentTime()
+        held = trace_pb.Finding(kind="FINDING_KIND_STORE_HELD", emitters=who[:1], held={"seconds": 20})
+        held.since.GetCurrentTime()
+        held.ended_at.GetCurrentTime()
+        return trace_pb.ListFindingsResponse(findings=[stormy, held])
 
 
 @contextmanager

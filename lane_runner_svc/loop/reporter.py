@@ -61,6 +61,7 @@ class Reporter:
         loop_lag: LoopLag,
         carrier: Carrier,
         fresh_uuid: Callable[[], str],
+        storms: Callable[[], list[pb.WriteStorm]] = list,
     ) -> None:
         self._runner = runner
         self._supervisors = tuple(supervisors.items())
@@ -71,6 +72,7 @@ class Reporter:
         self._loop_lag = loop_lag
         self._carrier = carrier
         self._fresh_uuid = fresh_uuid
+        self._storms = storms
         self._incarnation = incarnation
         self._failures = 0
         self.connected = False
@@ -156,6 +158,7 @@ class Reporter:
         while True:
             request = renewals.request()
             request.supervision_generation = self._holder.generation
+            request.storms.extend(self._storms())
             sent_ms = self._runner.clock.steady_ms()
             try:
                 response = await self._supervisor.KeepAlive(request, timeout_seconds=clock.renewal_ms / 1000)

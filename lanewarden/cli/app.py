@@ -72,6 +72,7 @@ SECTIONS: Final[dict[str, tuple[Row, ...]]] = {
         Row("checkpoints", "checkpoints:checkpoints", "List the checkpoints of a task's context, or print one."),
         Row("writes", "writes:writes", "Show who writes to the stores, and how fast."),
         Row("emitters", "writes:emitters", "List what each emitter has written since the start."),
+        Row("findings", "writes:findings", "List storms of writes, and who causes them."),
         Row("completion", "completion:completion", "Print a shell completion script."),
     ),
     "Inside a worker": (

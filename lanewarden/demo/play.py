@@ -195,17 +195,18 @@ class Play:
         request = write_trace_service_pb2.GetWriteRatesRequest()
         request.window.FromSeconds(300)
         rows = []
-        for name, ledger in ledgers(self._state):
-            rates = stage.patiently(ledger.GetWriteRates, request)
-            totals = stage.patiently(ledger.ListEmitters, write_trace_service_pb2.ListEmittersRequest()).emitters
-            per_second: dict[str, float] = {}
-            for rate in rates.rates:
-                per_second[rate.emitter] = per_second.get(rate.emitter, 0.0) + rate.rows_per_second
-            rows += [
-                [name, each.emitter, str(each.rows), f"{per_second.get(each.emitter, 0.0):.2f}"]
-                for each in totals[:EMITTERS_SHOWN]
-            ]
-            rows.append([name, "(unattributed)", str(rates.unattributed_rows), ""])
+        with ledgers(self._state) as stubs:
+            for name, ledger in stubs.items():
+                rates = stage.patiently(ledger.GetWriteRates, request)
+                totals = stage.patiently(ledger.ListEmitters, write_trace_service_pb2.ListEmittersRequest()).emitters
+                per_second: dict[str, float] = {}
+                for rate in rates.rates:
+                    per_second[rate.emitter] = per_second.get(rate.emitter, 0.0) + rate.rows_per_second
+                rows += [
+                    [name, each.emitter, str(each.rows), f"{per_second.get(each.emitter, 0.0):.2f}"]
+                    for each in totals[:EMITTERS_SHOWN]
+                ]
+                rows.append([name, "(unattributed)", str(rates.unattributed_rows), ""])
         views.print_table(("SERVICE", "EMITTER", "ROWS", "ROWS/S OVER 5 MIN"), rows, empty="")
 
     def _show_tables(self) -> None:

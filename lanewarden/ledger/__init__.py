@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from lanewarden.ledger.findings import Finding, FindingKind, Share, Thresholds
-from lanewarden.ledger.ledger import ENTITIES_MAX, WINDOWS_SECONDS, WriteLedger, WriteRate, Written
+from lanewarden.ledger.ledger import ENTITIES_MAX, WINDOWS_SECONDS, WriteLedger, WriteRate, Written, rates_of
 from lanewarden.ledger.windows import OTHER, STEPS
 
 __all__ = [
@@ -18,4 +18,5 @@ __all__ = [
     "WriteLedger",
     "WriteRate",
     "Written",
+    "rates_of",
 ]

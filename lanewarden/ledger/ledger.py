@@ -55,6 +55,7 @@ class WriteLedger:
 
     def __init__(self, clock: Clock, *, entities_max: int = ENTITIES_MAX, limits: Thresholds | None = None) -> None:
         self.limits = limits or Thresholds()
+        self.clock = clock
         self._steady_ms = clock.steady_ms
         self._entities_max = entities_max
         self._lock = threading.Lock()
@@ -143,7 +144,7 @@ class WriteLedger:
             (each, now_ms - each.since_ms, None if each.ended_ms is None else now_ms - each.ended_ms) for each in found
         ]
 
-    def take_minutes(self) -> list[tuple[int, Mapping[Key, int]]]:
+    def take_minutes(self) -> list[tuple[int, dict[Key, int]]]:
         """The minutes that are over and were not taken before, oldest first, each with how long ago it began, in ms."""
         now_ms = self._steady_ms()
         with self._lock:

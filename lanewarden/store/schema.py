@@ -23,3 +23,21 @@ def base(database: Database) -> None:
         """
     )
     database.execute("CREATE INDEX request_log_by_age ON request_log (created_ms)")
+
+
+@BASE_MIGRATIONS()
+def write_minutes(database: Database) -> None:
+    """What was written, by the minute of the Unix epoch in which it was counted."""
+    database.execute(
+        """
+        CREATE TABLE write_minutes (
+            minute INTEGER NOT NULL,
+            entity_kind TEXT NOT NULL,
+            entity_id TEXT NOT NULL,
+            emitter TEXT NOT NULL,
+            origin TEXT NOT NULL,
+            rows INTEGER NOT NULL,
+            PRIMARY KEY (minute, entity_kind, entity_id, emitter, origin)
+        ) STRICT, WITHOUT ROWID
+        """
+    )

@@ -115,7 +115,7 @@ class ReconcileResponse(_message.Message):
     def __init__(self, findings: _Optional[_Iterable[_Union[InventoryFinding, _Mapping]]] = ..., through_task_id: _Optional[str] = ...) -> None: ...
 
 class KeepAliveRequest(_message.Message):
-    __slots__ = ("runner_id", "incarnation", "generation", "loop_lag", "supervision_generation", "wall_time", "changed_lanes", "answers")
+    __slots__ = ("runner_id", "incarnation", "generation", "loop_lag", "supervision_generation", "wall_time", "changed_lanes", "answers", "storms")
     RUNNER_ID_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
     GENERATION_FIELD_NUMBER: _ClassVar[int]
@@ -124,6 +124,7 @@ class KeepAliveRequest(_message.Message):
     WALL_TIME_FIELD_NUMBER: _ClassVar[int]
     CHANGED_LANES_FIELD_NUMBER: _ClassVar[int]
     ANSWERS_FIELD_NUMBER: _ClassVar[int]
+    STORMS_FIELD_NUMBER: _ClassVar[int]
     runner_id: str
     incarnation: str
     generation: int
@@ -132,7 +133,22 @@ class KeepAliveRequest(_message.Message):
     wall_time: _timestamp_pb2.Timestamp
     changed_lanes: _containers.RepeatedCompositeFieldContainer[LaneOccupant]
     answers: _containers.RepeatedCompositeFieldContainer[CommandAnswer]
-    def __init__(self, runner_id: _Optional[str] = ..., incarnation: _Optional[str] = ..., generation: _Optional[int] = ..., loop_lag: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., supervision_generation: _Optional[int] = ..., wall_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., changed_lanes: _Optional[_Iterable[_Union[LaneOccupant, _Mapping]]] = ..., answers: _Optional[_Iterable[_Union[CommandAnswer, _Mapping]]] = ...) -> None: ...
+    storms: _containers.RepeatedCompositeFieldContainer[WriteStorm]
+    def __init__(self, runner_id: _Optional[str] = ..., incarnation: _Optional[str] = ..., generation: _Optional[int] = ..., loop_lag: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., supervision_generation: _Optional[int] = ..., wall_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., changed_lanes: _Optional[_Iterable[_Union[LaneOccupant, _Mapping]]] = ..., answers: _Optional[_Iterable[_Union[CommandAnswer, _Mapping]]] = ..., storms: _Optional[_Iterable[_Union[WriteStorm, _Mapping]]] = ...) -> None: ...
+
+class WriteStorm(_message.Message):
+    __slots__ = ("task_id", "emitter", "origin", "rows_per_second", "lasted")
+    TASK_ID_FIELD_NUMBER: _ClassVar[int]
+    EMITTER_FIELD_NUMBER: _ClassVar[int]
+    ORIGIN_FIELD_NUMBER: _ClassVar[int]
+    ROWS_PER_SECOND_FIELD_NUMBER: _ClassVar[int]
+    LASTED_FIELD_NUMBER: _ClassVar[int]
+    task_id: str
+    emitter: str
+    origin: str
+    rows_per_second: float
+    lasted: _duration_pb2.Duration
+    def __init__(self, task_id: _Optional[str] = ..., emitter: _Optional[str] = ..., origin: _Optional[str] = ..., rows_per_second: _Optional[float] = ..., lasted: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ...) -> None: ...
 
 class LaneOccupant(_message.Message):
     __slots__ = ("lane", "task_id")

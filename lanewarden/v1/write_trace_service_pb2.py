@@ -23,10 +23,11 @@ _sym_db = _symbol_database.Default()
 
 
 from google.protobuf import duration_pb2 as google_dot_protobuf_dot_duration__pb2
+from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 from lanewarden.v1 import rules_pb2 as lanewarden_dot_v1_dot_rules__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\'lanewarden/v1/write_trace_service.proto\x12\rlanewarden.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x19lanewarden/v1/rules.proto\"y\n\x14GetWriteRatesRequest\x12)\n\x06window\x18\x01 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x1a\n\tentity_id\x18\x02 \x01(\tB\x07\xda\xce\x18\x03\x08\x80\x01\x12\x1a\n\trates_max\x18\x03 \x01(\rB\x07\xda\xce\x18\x03\x08\xe8\x07\"\x86\x01\n\x15GetWriteRatesResponse\x12\'\n\x05rates\x18\x01 \x03(\x0b\x32\x18.lanewarden.v1.WriteRate\x12)\n\x06window\x18\x02 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x19\n\x11unattributed_rows\x18\x03 \x01(\x03\"{\n\tWriteRate\x12\x13\n\x0b\x65ntity_kind\x18\x01 \x01(\t\x12\x11\n\tentity_id\x18\x02 \x01(\t\x12\x0f\n\x07\x65mitter\x18\x03 \x01(\t\x12\x0e\n\x06origin\x18\x04 \x01(\t\x12\x0c\n\x04rows\x18\x05 \x01(\x04\x12\x17\n\x0frows_per_second\x18\x06 \x01(\x01\"\x18\n\x16WatchWriteRatesRequest\"\x19\n\x17WatchWriteRatesResponse\"\x15\n\x13ListEmittersRequest\"E\n\x14ListEmittersResponse\x12-\n\x08\x65mitters\x18\x01 \x03(\x0b\x32\x1b.lanewarden.v1.EmitterTotal\"-\n\x0c\x45mitterTotal\x12\x0f\n\x07\x65mitter\x18\x01 \x01(\t\x12\x0c\n\x04rows\x18\x02 \x01(\x04\"\x15\n\x13ListFindingsRequest\"\x16\n\x14ListFindingsResponse2\x85\x03\n\x11WriteTraceService\x12Z\n\rGetWriteRates\x12#.lanewarden.v1.GetWriteRatesRequest\x1a$.lanewarden.v1.GetWriteRatesResponse\x12\x62\n\x0fWatchWriteRates\x12%.lanewarden.v1.WatchWriteRatesRequest\x1a&.lanewarden.v1.WatchWriteRatesResponse0\x01\x12W\n\x0cListEmitters\x12\".lanewarden.v1.ListEmittersRequest\x1a#.lanewarden.v1.ListEmittersResponse\x12W\n\x0cListFindings\x12\".lanewarden.v1.ListFindingsRequest\x1a#.lanewarden.v1.ListFindingsResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\'lanewarden/v1/write_trace_service.proto\x12\rlanewarden.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x19lanewarden/v1/rules.proto\"y\n\x14GetWriteRatesRequest\x12)\n\x06window\x18\x01 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x1a\n\tentity_id\x18\x02 \x01(\tB\x07\xda\xce\x18\x03\x08\x80\x01\x12\x1a\n\trates_max\x18\x03 \x01(\rB\x07\xda\xce\x18\x03\x08\xe8\x07\"\x86\x01\n\x15GetWriteRatesResponse\x12\'\n\x05rates\x18\x01 \x03(\x0b\x32\x18.lanewarden.v1.WriteRate\x12)\n\x06window\x18\x02 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x19\n\x11unattributed_rows\x18\x03 \x01(\x03\"{\n\tWriteRate\x12\x13\n\x0b\x65ntity_kind\x18\x01 \x01(\t\x12\x11\n\tentity_id\x18\x02 \x01(\t\x12\x0f\n\x07\x65mitter\x18\x03 \x01(\t\x12\x0e\n\x06origin\x18\x04 \x01(\t\x12\x0c\n\x04rows\x18\x05 \x01(\x04\x12\x17\n\x0frows_per_second\x18\x06 \x01(\x01\"\xa8\x01\n\x16WatchWriteRatesRequest\x12)\n\x06window\x18\x01 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x1a\n\tentity_id\x18\x02 \x01(\tB\x07\xda\xce\x18\x03\x08\x80\x01\x12\x1a\n\trates_max\x18\x03 \x01(\rB\x07\xda\xce\x18\x03\x08\xe8\x07\x12+\n\x08interval\x18\x04 \x01(\x0b\x32\x19.google.protobuf.Duration\"\x88\x01\n\x17WatchWriteRatesResponse\x12\'\n\x05rates\x18\x01 \x03(\x0b\x32\x18.lanewarden.v1.WriteRate\x12)\n\x06window\x18\x02 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x19\n\x11unattributed_rows\x18\x03 \x01(\x03\"\x15\n\x13ListEmittersRequest\"E\n\x14ListEmittersResponse\x12-\n\x08\x65mitters\x18\x01 \x03(\x0b\x32\x1b.lanewarden.v1.EmitterTotal\"-\n\x0c\x45mitterTotal\x12\x0f\n\x07\x65mitter\x18\x01 \x01(\t\x12\x0c\n\x04rows\x18\x02 \x01(\x04\"1\n\x13ListFindingsRequest\x12\x1a\n\tentity_id\x18\x01 \x01(\tB\x07\xda\xce\x18\x03\x08\x80\x01\"@\n\x14ListFindingsResponse\x12(\n\x08\x66indings\x18\x01 \x03(\x0b\x32\x16.lanewarden.v1.Finding\"\xc9\x02\n\x07\x46inding\x12(\n\x04kind\x18\x01 \x01(\x0e\x32\x1a.lanewarden.v1.FindingKind\x12\x13\n\x0b\x65ntity_kind\x18\x02 \x01(\t\x12\x11\n\tentity_id\x18\x03 \x01(\t\x12-\n\x08\x65mitters\x18\x04 \x03(\x0b\x32\x1b.lanewarden.v1.EmitterShare\x12\x17\n\x0frows_per_second\x18\x05 \x01(\x01\x12)\n\x05since\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12,\n\x08\x65nded_at\x18\x07 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x10\n\x08\x65ntities\x18\x08 \x01(\r\x12\x10\n\x08versions\x18\t \x01(\r\x12\'\n\x04held\x18\n \x01(\x0b\x32\x19.google.protobuf.Duration\">\n\x0c\x45mitterShare\x12\x0f\n\x07\x65mitter\x18\x01 \x01(\t\x12\x0e\n\x06origin\x18\x02 \x01(\t\x12\r\n\x05share\x18\x03 \x01(\x01*\xa1\x01\n\x0b\x46indingKind\x12\x1c\n\x18\x46INDING_KIND_UNSPECIFIED\x10\x00\x12\x1c\n\x18\x46INDING_KIND_ENTITY_RATE\x10\x01\x12\x1b\n\x17\x46INDING_KIND_TOTAL_RATE\x10\x02\x12\x1c\n\x18\x46INDING_KIND_NO_PROGRESS\x10\x03\x12\x1b\n\x17\x46INDING_KIND_STORE_HELD\x10\x04\x32\x85\x03\n\x11WriteTraceService\x12Z\n\rGetWriteRates\x12#.lanewarden.v1.GetWriteRatesRequest\x1a$.lanewarden.v1.GetWriteRatesResponse\x12\x62\n\x0fWatchWriteRates\x12%.lanewarden.v1.WatchWriteRatesRequest\x1a&.lanewarden.v1.WatchWriteRatesResponse0\x01\x12W\n\x0cListEmitters\x12\".lanewarden.v1.ListEmittersRequest\x1a#.lanewarden.v1.ListEmittersResponse\x12W\n\x0cListFindings\x12\".lanewarden.v1.ListFindingsRequest\x1a#.lanewarden.v1.ListFindingsResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -37,26 +38,38 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_GETWRITERATESREQUEST'].fields_by_name['entity_id']._serialized_options = b'\332\316\030\003\010\200\001'
   _globals['_GETWRITERATESREQUEST'].fields_by_name['rates_max']._loaded_options = None
   _globals['_GETWRITERATESREQUEST'].fields_by_name['rates_max']._serialized_options = b'\332\316\030\003\010\350\007'
-  _globals['_GETWRITERATESREQUEST']._serialized_start=117
-  _globals['_GETWRITERATESREQUEST']._serialized_end=238
-  _globals['_GETWRITERATESRESPONSE']._serialized_start=241
-  _globals['_GETWRITERATESRESPONSE']._serialized_end=375
-  _globals['_WRITERATE']._serialized_start=377
-  _globals['_WRITERATE']._serialized_end=500
-  _globals['_WATCHWRITERATESREQUEST']._serialized_start=502
-  _globals['_WATCHWRITERATESREQUEST']._serialized_end=526
-  _globals['_WATCHWRITERATESRESPONSE']._serialized_start=528
-  _globals['_WATCHWRITERATESRESPONSE']._serialized_end=553
-  _globals['_LISTEMITTERSREQUEST']._serialized_start=555
-  _globals['_LISTEMITTERSREQUEST']._serialized_end=576
-  _globals['_LISTEMITTERSRESPONSE']._serialized_start=578
-  _globals['_LISTEMITTERSRESPONSE']._serialized_end=647
-  _globals['_EMITTERTOTAL']._serialized_start=649
-  _globals['_EMITTERTOTAL']._serialized_end=694
-  _globals['_LISTFINDINGSREQUEST']._serialized_start=696
-  _globals['_LISTFINDINGSREQUEST']._serialized_end=717
-  _globals['_LISTFINDINGSRESPONSE']._serialized_start=719
-  _globals['_LISTFINDINGSRESPONSE']._serialized_end=741
-  _globals['_WRITETRACESERVICE']._serialized_start=744
-  _globals['_WRITETRACESERVICE']._serialized_end=1133
+  _globals['_WATCHWRITERATESREQUEST'].fields_by_name['entity_id']._loaded_options = None
+  _globals['_WATCHWRITERATESREQUEST'].fields_by_name['entity_id']._serialized_options = b'\332\316\030\003\010\200\001'
+  _globals['_WATCHWRITERATESREQUEST'].fields_by_name['rates_max']._loaded_options = None
+  _globals['_WATCHWRITERATESREQUEST'].fields_by_name['rates_max']._serialized_options = b'\332\316\030\003\010\350\007'
+  _globals['_LISTFINDINGSREQUEST'].fields_by_name['entity_id']._loaded_options = None
+  _globals['_LISTFINDINGSREQUEST'].fields_by_name['entity_id']._serialized_options = b'\332\316\030\003\010\200\001'
+  _globals['_FINDINGKIND']._serialized_start=1500
+  _globals['_FINDINGKIND']._serialized_end=1661
+  _globals['_GETWRITERATESREQUEST']._serialized_start=150
+  _globals['_GETWRITERATESREQUEST']._serialized_end=271
+  _globals['_GETWRITERATESRESPONSE']._serialized_start=274
+  _globals['_GETWRITERATESRESPONSE']._serialized_end=408
+  _globals['_WRITERATE']._serialized_start=410
+  _globals['_WRITERATE']._serialized_end=533
+  _globals['_WATCHWRITERATESREQUEST']._serialized_start=536
+  _globals['_WATCHWRITERATESREQUEST']._serialized_end=704
+  _globals['_WATCHWRITERATESRESPONSE']._serialized_start=707
+  _globals['_WATCHWRITERATESRESPONSE']._serialized_end=843
+  _globals['_LISTEMITTERSREQUEST']._serialized_start=845
+  _globals['_LISTEMITTERSREQUEST']._serialized_end=866
+  _globals['_LISTEMITTERSRESPONSE']._serialized_start=868
+  _globals['_LISTEMITTERSRESPONSE']._serialized_end=937
+  _globals['_EMITTERTOTAL']._serialized_start=939
+  _globals['_EMITTERTOTAL']._serialized_end=984
+  _globals['_LISTFINDINGSREQUEST']._serialized_start=986
+  _globals['_LISTFINDINGSREQUEST']._serialized_end=1035
+  _globals['_LISTFINDINGSRESPONSE']._serialized_start=1037
+  _globals['_LISTFINDINGSRESPONSE']._serialized_end=1101
+  _globals['_FINDING']._serialized_start=1104
+  _globals['_FINDING']._serialized_end=1433
+  _globals['_EMITTERSHARE']._serialized_start=1435
+  _globals['_EMITTERSHARE']._serialized_end=1497
+  _globals['_WRITETRACESERVICE']._serialized_start=1664
+  _globals['_WRITETRACESERVICE']._serialized_end=2053
 # @@protoc_insertion_point(module_scope)

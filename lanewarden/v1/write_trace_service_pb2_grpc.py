@@ -69,7 +69,7 @@ class WriteTraceServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def WatchWriteRates(self, request, context):
-        """WatchWriteRates sends the same again and again. Answered UNIMPLEMENTED by this release.
+        """WatchWriteRates sends the same at once and then at every interval, until the caller goes.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -83,7 +83,8 @@ class WriteTraceServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def ListFindings(self, request, context):
-        """ListFindings returns sustained storms. Answered UNIMPLEMENTED by this release.
+        """ListFindings returns what is wrong with how the service writes, and what was within the last ten minutes; 256 at most.
+        What lasts comes first. Memory only: a service that starts again begins anew.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -66,7 +66,7 @@ def _facts(view: View, now_ms: int, config: SupervisionConfig) -> Iterator[Fact]
     if waiting := waiting_input(view, now_ms, config):
         yield Fact(name="input", value=str(waiting), author=supervisor)
     if view.storm:
-        yield Fact(name="writes", value=f"{view.storm.rows_per_second:g} rows/s by {view.storm.emitter}", author=runner)
+        yield Fact(name="writes", value=f"{view.storm.rows_per_second:g} rows/s by {view.storm.who}", author=runner)
     yield Fact(name="woken", value="yes" if view.woken else "no", author=runner)
     yield Fact(name="relaunches", value=f"{view.relaunches} of {config.relaunches_max}", author=runner)
     yield Fact(name="incident", value=view.incident or "none", author=runner)

@@ -89,7 +89,7 @@ def _of_resting(view: View, now_ms: int, config: SupervisionConfig) -> Judgement
 def _of_live(view: View, now_ms: int, config: SupervisionConfig) -> Judgement:
     storm, silence = view.storm, silence_of(view, now_ms, config)
     if storm and silence and (view.progressed_ms is None or view.progressed_ms < storm.since_ms):
-        writes = f"{storm.emitter} writes {storm.rows_per_second:g} rows/s, and there is no progress"
+        writes = f"{storm.who} writes {storm.rows_per_second:g} rows/s, and there is no progress"
         return Judgement(verdict=Verdict.CHURNING, because=writes)
     if view.children_open:
         return Judgement(verdict=Verdict.HEALTHY, because=f"it waits for {view.children_open} tasks of its own")

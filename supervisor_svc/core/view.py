@@ -47,11 +47,19 @@ class Text:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Storm:
-    """Writes or activity at a sustained rate: who causes them, how fast, and since when."""
+    """Writes or activity at a sustained rate: who causes them, how fast, and since when. ``origin`` is who asked for them,
+    where that was another service or program.
+    """
 
     emitter: str
     rows_per_second: float
     since_ms: int
+    origin: str = ""
+
+    @property
+    def who(self) -> str:
+        """The emitter, and for whom."""
+        return f"{self.emitter} (for {self.origin})" if self.origin else self.emitter
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

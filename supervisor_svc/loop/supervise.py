@@ -142,7 +142,8 @@ class Supervise:
         if found is None or found.observed is None:
             return None, None
         task = task_pb2.Task.FromString(found.payload)
-        view = judging.view(task, found.observed, self._supervisor.presence)
+        storm = self._supervisor.storm_against(task, found.observed)
+        view = judging.view(task, found.observed, self._supervisor.presence, storm)
         config, now_ms = self._supervisor.supervision, self._now_ms()
         return self._step(task, view, classify(view, now_ms, config)), look_again_ms(view, now_ms, config)
 

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Sequence
 
 from lanewarden.errors import Refusal
+from lanewarden.hub import Topic
 from lanewarden.server import Call
 from lanewarden.stamps import duration
 from lanewarden.store import Emitter, Entity
@@ -13,6 +14,7 @@ from lanewarden.v1 import supervisor_service_pb2 as pb
 from supervisor_svc import emitters
 from supervisor_svc.core import inventory
 from supervisor_svc.core.leases import LeaseState, Right
+from supervisor_svc.core.view import Storm
 from supervisor_svc.store import runners
 from supervisor_svc.store.runners import RunnerRow
 from supervisor_svc.supervisor import Supervisor
@@ -109,7 +111,7 @@ class SupervisorHandlers:
         presence.renew(request.runner_id, request.incarnation, request.generation)
         right = Right(generation=request.supervision_generation, heard_ms=self._supervisor.clock.steady_ms())
         self._tell_if_changed(request.runner_id)
-        self._supervisor.vitals.note(request.runner_id, self._vitals(request))
+        self._note_vitals(request)
         self._carriage.answered(request.runner_id, request.answers)
         marks = self._supervisor.read(lambda reader: runners.marks(reader, request.runner_id))
         taken, seen = marks or (0, 0)
@@ -127,8 +129,16 @@ class SupervisorHandlers:
             supervisor_incarnation=self._supervisor.incarnation,
         )
 
+    def _note_vitals(self, request: pb.KeepAliveRequest) -> None:
+        """Take what the runner tells of itself. A task that is written to too much, or was, is looked at."""
+        vitals = self._supervisor.vitals
+        before = vitals.of(request.runner_id).storms
+        vitals.note(request.runner_id, self._vitals(request))
+        stormy = before.keys() | vitals.of(request.runner_id).storms.keys()
+        self._supervisor.hub.publish(Topic("task", task_id) for task_id in sorted(stormy))
+
     def _vitals(self, request: pb.KeepAliveRequest) -> Vitals:
-        lead_ms = None
+        lead_ms, now_ms = None, self._supervisor.clock.steady_ms()
         if request.HasField("wall_time"):
             lead_ms = request.wall_time.ToMilliseconds() - self._supervisor.clock.wall_ms()
         return Vitals(
@@ -136,6 +146,16 @@ class SupervisorHandlers:
             loop_lag_ms=request.loop_lag.ToMilliseconds(),
             clock_lead_ms=lead_ms,
             occupants={each.lane: each.task_id for each in request.changed_lanes},
+            storms={
+                each.task_id: Storm(
+                    emitter=each.emitter,
+                    origin=each.origin,
+                    rows_per_second=each.rows_per_second,
+                    since_ms=now_ms - max(0, each.lasted.ToMilliseconds()),
+                )
+                for each in request.storms
+            },
+            told_ms=now_ms,
         )
 
     async def Escalate(self, request: pb.EscalateRequest, call: Call) -> pb.EscalateResponse:

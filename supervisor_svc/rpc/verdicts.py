@@ -29,7 +29,8 @@ def shown(supervisor: Supervisor, stored: views.View) -> task_pb2.Task:
 def answered(supervisor: Supervisor, stored: views.View, task: task_pb2.Task) -> task_pb2.Task:
     """A task as its runner has just answered with it, judged."""
     observed = judging.observed(stored, task, supervisor.clock.steady_ms())
-    return _judged(supervisor, task, judging.view(task, observed, supervisor.presence))
+    storm = supervisor.storm_against(task, observed)
+    return _judged(supervisor, task, judging.view(task, observed, supervisor.presence, storm))
 
 
 def mark(supervisor: Supervisor, task: task_pb2.Task) -> None:
@@ -60,7 +61,7 @@ def explanation(supervisor: Supervisor, stored: views.View) -> pb.ExplainTaskRes
 def _view(supervisor: Supervisor, stored: views.View, task: task_pb2.Task) -> View:
     """A stored task as it is judged. One that was stored before anything was observed is as of now."""
     observed = stored.observed or judging.observed(None, task, supervisor.clock.steady_ms())
-    return judging.view(task, observed, supervisor.presence)
+    return judging.view(task, observed, supervisor.presence, supervisor.storm_against(task, observed))
 
 
 def _judged(supervisor: Supervisor, task: task_pb2.Task, view: View) -> task_pb2.Task:

@@ -9,7 +9,7 @@ from lanewarden.walltime import rfc3339
 from lanewarden.worker_messages import enum_word
 from supervisor_svc.core.leases import LeaseState
 from supervisor_svc.core.observation import Observed, Reported, observe
-from supervisor_svc.core.view import Author, State, Text, View
+from supervisor_svc.core.view import Author, State, Storm, Text, View
 from supervisor_svc.store import views
 from supervisor_svc.work.presence import Presence
 
@@ -24,8 +24,8 @@ def observed(known: views.View | None, task: task_pb2.Task, now_ms: int) -> Obse
     return observe((_reported(last), known.observed), _reported(task), now_ms)
 
 
-def view(task: task_pb2.Task, known: Observed, presence: Presence) -> View:
-    """The task as it is judged now."""
+def view(task: task_pb2.Task, known: Observed, presence: Presence, storm: Storm | None = None) -> View:
+    """The task as it is judged now; ``storm`` is what speaks against it of what is written to it."""
     seen_wall_ms = presence.seen_wall_ms(task.runner_id)
     summary = _summary(task)
     return View(
@@ -43,6 +43,7 @@ def view(task: task_pb2.Task, known: Observed, presence: Presence) -> View:
         running_ms=known.running_ms,
         heartbeat_ms=task.spec.heartbeat.ToMilliseconds(),
         input_ms=known.input_ms,
+        storm=storm,
         reachable=presence.state(task.runner_id) is not LeaseState.UNREACHABLE and not task.runner_forgot,
         heard_ms=presence.heard_ms(task.runner_id),
         last_seen="" if seen_wall_ms is None else rfc3339(seen_wall_ms),

@@ -29,6 +29,7 @@ def at(tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> Iterator[De
 
 LISTINGS = [
     *("inbox", "tasks", "runners", "leases", "audit", "notifications", "writes", "emitters"),
+    "findings",
     *("show tabc1.1.1.1", "task tabc1", "check tabc1", "why tabc1", "evidence tabc1"),
 ]
 
@@ -204,6 +205,46 @@ def test_unattributed_writes_are_called_a_defect(at: Desk) -> None:
     """I11 shows on the command line."""
     at.ledger.unattributed_rows = 3
     assert "3 rows have no emitter" in at.run("writes")[2]
+
+
+def test_w01_who_writes_is_summed_by_what_is_asked_for(at: Desk) -> None:
+    """By emitter, origin or entity, over both services each; a task is named as people name it."""
+    summed = {
+        "emitter": [["lane_runner.attempt.launch", "10", "1.00"]],
+        "origin": [["worker", "7", "0.70"], ["3", "0.30"]],
+        "entity": [["task", "tabc1", "7", "0.70"], ["task", "tabd2", "3", "0.30"]],
+    }
+    for by, wanted in summed.items():
+        code, out, err = at.run("writes", "--by", by, "--service", "runner")
+        assert (code, err) == (0, "")
+        assert [line.split()[1:] for line in out.splitlines()[1:]] == wanted
+    at.run("writes", "--task", "deploy", "--window", "1h")
+    asked = at.ledger.requests[-1]
+    assert (asked.entity_id, asked.window.ToSeconds()) == ("tabd2", 3600)
+
+
+def test_w01_watched_rates_come_again_and_again(at: Desk) -> None:
+    """With --json a document per line for both services, otherwise the table anew."""
+    code, out, err = at.run("writes", "--watch", "--json", "--by", "emitter")
+    assert (code, err) == (0, "")
+    documents = [json.loads(line) for line in out.splitlines()]
+    assert len(documents) == 3
+    assert all(each["runner"]["rates"][0]["rows"] == "10" for each in documents)
+    assert at.run("writes", "--watch")[1].count("SERVICE") == 3
+
+
+def test_w01_a_finding_names_task_emitter_origin_rate_and_share(at: Desk) -> None:
+    """In one line, those that last first; one that is over says so, and one about the store says for how long."""
+    code, out, err = at.run("findings", "--service", "runner")
+    assert (code, err) == (0, "")
+    _, stormy, held = out.splitlines()
+    for part in ("storm ", "task tabc1", "297.4", "lane_runner.worker.progress (for worker) 99%"):
+        assert part in stormy
+    assert "over" not in stormy
+    assert "store held for 20s" in held
+    assert "over 0s ago" in held
+    at.run("findings", "--task", "deploy")
+    assert at.ledger.requests[-1].entity_id == "tabd2"
 
 
 def test_run_detached_prints_the_id_only(at: Desk, monkeypatch: pytest.MonkeyPatch) -> None:

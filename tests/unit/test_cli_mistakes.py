@@ -91,6 +91,7 @@ def test_without_services_every_command_says_how_to_start_them(
         "audit",
         "writes",
         "emitters",
+        "findings",
         "status",
         "task x",
         "show x",
