@@ -1,7 +1,8 @@
 """Stores what the ledger has counted, a minute at a time.
 
-A roll-up is a write like any other and is counted. Minutes in which nothing but roll-ups was written are not stored by
-themselves, or an idle service would write for ever about its own writing: their counts go into the next minute that is.
+A roll-up is a write like any other and is counted. Minutes in which nothing but roll-ups was written, and what follows from
+any write, are not stored by themselves, or an idle service would write for ever about its own writing: their counts go into
+the next minute that is.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from lanewarden.errors import Refusal
 from lanewarden.ledger import WriteLedger
 from lanewarden.ledger.windows import MINUTE_MS, STEPS, Key
 from lanewarden.store import Emitter, Store, minutes
+from lanewarden.store.anchor import CEILING_EMITTER
 
 log = logging.getLogger(__name__)
 
@@ -30,6 +32,7 @@ class RollUp:
         self._store = store
         self._ledger = ledger
         self._emitter = emitter
+        self._followers = frozenset({emitter.name, CEILING_EMITTER.name})
         self._waiting: dict[int, Counter[Key]] = {}
         self._own: Counter[Key] = Counter()
 
@@ -56,7 +59,7 @@ class RollUp:
         """Take the minutes that are over from the ledger; the minute that it is."""
         now_ms = self._ledger.clock.wall_ms()
         for age_ms, counts in self._ledger.take_minutes():
-            own = {key: rows for key, rows in counts.items() if key[2] == self._emitter.name}
+            own = {key: rows for key, rows in counts.items() if key[2] in self._followers}
             self._own.update(own)
             if len(own) < len(counts):
                 counted = self._waiting.setdefault((now_ms - age_ms) // MINUTE_MS, Counter())

@@ -15,6 +15,8 @@ BURST_SECONDS: Final = 2
 """However many rows come at once, they count for no more than those of two seconds at the rate that is too high: a burst is
 no storm, and a storm of any strength lasts for five steps, 2.5 s, before it is called one.
 """
+RECENT_SECONDS: Final = 3
+"""A storm is one only while it goes on: half of what is too much must have come in so many seconds."""
 FULL: Final = 1 - 1 / STEPS
 """The share of its span that a window covers at least."""
 LASTING: Final = 0.5
@@ -41,10 +43,6 @@ class Thresholds:
     ceiling_rows_per_second: float = 1_000.0
     versions: int = 60
     held_ms: int = 1_000
-
-    def rows(self, rows_per_second: float) -> float:
-        """How many rows of a window are that rate."""
-        return rows_per_second * WINDOW_SECONDS * FULL
 
 
 class FindingKind(enum.Enum):
@@ -94,83 +92,108 @@ class Finding:
 
 @dataclass(slots=True)
 class _Sum:
-    """What was written of one thing. ``capped`` is without what bursts have too much."""
+    """What was written of one thing, of which ``limit`` rows a second are too much. ``capped`` is without what bursts have
+    too much, ``recent`` what came since ``recent_ms``.
+    """
 
+    limit: float
+    recent_ms: int
     began_ms: int
     writers: Counter[Writer] = field(default_factory=Counter)
     capped: float = 0.0
+    recent: int = 0
     step_rows: int = 0
     step_ms: int = -1
 
-    def add(self, at_ms: int, writer: Writer, rows: int, burst: float) -> None:
+    def add(self, at_ms: int, writer: Writer, rows: int) -> None:
         if at_ms != self.step_ms:
             self.step_ms, self.step_rows = at_ms, 0
-        self.capped += min(rows, max(0.0, burst - self.step_rows))
+        self.capped += min(rows, max(0.0, self.limit * BURST_SECONDS - self.step_rows))
         self.step_rows += rows
         self.writers[writer] += rows
+        if at_ms >= self.recent_ms:
+            self.recent += rows
+
+    @property
+    def high(self) -> float:
+        """How much of what is too much it is, sustained; 0 once it goes on no more."""
+        if self.recent < self.limit * RECENT_SECONDS * LASTING:
+            return 0.0
+        return self.capped / (self.limit * WINDOW_SECONDS * FULL)
+
+    def rows_per_second(self, now_ms: int) -> float:
+        """Since it began, within the window."""
+        return self.writers.total() / max(1.0, (now_ms - self.began_ms) / 1000)
 
 
 class Survey:
-    """What was written in the steps of a window of ten seconds, oldest first."""
+    """What was written in the steps of the ten seconds before ``now_ms``, oldest first."""
 
-    def __init__(self, steps: Sequence[Step], limits: Thresholds) -> None:
+    def __init__(self, steps: Sequence[Step], limits: Thresholds, now_ms: int) -> None:
         self._steps = steps
         self._limits = limits
+        self._now_ms = now_ms
+        self._recent_ms = now_ms - RECENT_SECONDS * 1000
         self._entities: dict[Entity, _Sum] = {}
         self._rows = sum(sum(counts.values()) for _, counts in steps)
-        if self._rows >= limits.rows(limits.rows_per_second) * LASTING:
+        if self._rows >= min(limits.rows_per_second, limits.total_rows_per_second) * WINDOW_SECONDS * FULL * LASTING:
             self._sum_up()
 
     def _sum_up(self) -> None:
-        burst = self._limits.rows_per_second * BURST_SECONDS
-        entities = self._entities
+        limit, entities = self._limits.rows_per_second, self._entities
         for at_ms, counts in self._steps:
             for (kind, entity_id, emitter, origin), rows in counts.items():
                 if entity_id and kind != OTHER:
                     entity = (kind, entity_id)
                     if entity not in entities:
-                        entities[entity] = _Sum(at_ms)
-                    entities[entity].add(at_ms, (emitter, origin), rows, burst)
+                        entities[entity] = _Sum(limit, self._recent_ms, at_ms)
+                    entities[entity].add(at_ms, (emitter, origin), rows)
 
     def rates(self) -> tuple[list[Finding], list[Finding]]:
         """The sustained rates that are too high, fastest first; and those that are no more than at half of that."""
-        limits = self._limits
-        full, half = limits.rows(limits.rows_per_second), limits.rows(limits.rows_per_second) * LASTING
-        high = {entity: each for entity, each in self._entities.items() if each.capped >= half}
-        found = [(_rate_of(entity, each), each.capped >= full) for entity, each in high.items()]
+        high = {entity: each for entity, each in self._entities.items() if each.high >= LASTING}
+        found = [(self._over_one(entity, each), each.high) for entity, each in high.items()]
         rest = self._rows - sum(each.writers.total() for each in high.values())
-        if rest >= limits.rows(limits.total_rows_per_second) * LASTING:
+        if rest >= self._limits.total_rows_per_second * WINDOW_SECONDS * FULL * LASTING:
             found += self._over_many(high)
         found.sort(key=lambda each: -each[0].rows_per_second)
-        return [each for each, is_full in found if is_full], [each for each, is_full in found if not is_full]
+        return [each for each, much in found if much >= 1], [each for each, much in found if much < 1]
 
-    def _over_many(self, high: Container[Entity]) -> list[tuple[Finding, bool]]:
+    def _over_one(self, entity: Entity, written: _Sum) -> Finding:
+        return Finding(
+            kind=FindingKind.ENTITY_RATE,
+            entity_kind=entity[0],
+            entity_id=entity[1],
+            since_ms=written.began_ms,
+            rows_per_second=written.rows_per_second(self._now_ms),
+            shares=shares(written.writers),
+        )
+
+    def _over_many(self, high: Container[Entity]) -> list[tuple[Finding, float]]:
         """Emitters that write too much to entities none of which has too much for itself."""
-        limits = self._limits
-        burst = limits.total_rows_per_second * BURST_SECONDS
+        limit = self._limits.total_rows_per_second
         emitters: dict[str, _Sum] = {}
         entities: dict[str, set[Entity]] = {}
         for at_ms, counts in self._steps:
             for (kind, entity_id, emitter, origin), rows in counts.items():
                 if (kind, entity_id) not in high:
                     if emitter not in emitters:
-                        emitters[emitter], entities[emitter] = _Sum(at_ms), set()
-                    emitters[emitter].add(at_ms, (emitter, origin), rows, burst)
+                        emitters[emitter], entities[emitter] = _Sum(limit, self._recent_ms, at_ms), set()
+                    emitters[emitter].add(at_ms, (emitter, origin), rows)
                     entities[emitter].add((kind, entity_id))
-        full = limits.rows(limits.total_rows_per_second)
         return [
             (
                 Finding(
                     kind=FindingKind.TOTAL_RATE,
                     since_ms=each.began_ms,
-                    rows_per_second=each.writers.total() / WINDOW_SECONDS,
+                    rows_per_second=each.rows_per_second(self._now_ms),
                     shares=shares(each.writers),
                     entities=len(entities[emitter]),
                 ),
-                each.capped >= full,
+                each.high,
             )
             for emitter, each in emitters.items()
-            if each.capped >= full * LASTING
+            if each.high >= LASTING
         ]
 
     def over_ceiling(self) -> dict[tuple[str, str, str], tuple[float, int]]:
@@ -198,17 +221,6 @@ class Survey:
             if left < most:
                 break
         return until_ms
-
-
-def _rate_of(entity: Entity, written: _Sum) -> Finding:
-    return Finding(
-        kind=FindingKind.ENTITY_RATE,
-        entity_kind=entity[0],
-        entity_id=entity[1],
-        since_ms=written.began_ms,
-        rows_per_second=written.writers.total() / WINDOW_SECONDS,
-        shares=shares(written.writers),
-    )
 
 
 def _by_emitter(writers: Mapping[Writer, int]) -> Counter[str]:

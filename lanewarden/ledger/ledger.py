@@ -158,7 +158,7 @@ class WriteLedger:
     def _look(self, now_ms: int) -> None:
         """Find what is wrong now; the lock is held."""
         self._looked_ms = now_ms
-        survey = Survey(list(self._windows.steps(WINDOW_SECONDS, now_ms)), self.limits)
+        survey = Survey(list(self._windows.steps(WINDOW_SECONDS, now_ms)), self.limits, now_ms)
         found, lasting = survey.rates()
         found += [self._with_writers(each, now_ms) for each in self._motion.found(now_ms, self.limits)]
         found += self._long_holder(now_ms)

@@ -19,7 +19,7 @@ from lanewarden.store.health import check_marker
 from lanewarden.store.names import Emitter
 from lanewarden.store.schema import BASE_MIGRATIONS
 
-MIGRATE_EMITTER = Emitter("store.migrate")
+MIGRATE_EMITTER = Emitter("store.migrate", exempt=True)
 # Up to this size a full check at every start costs well under a second; beyond it only after a failure.
 CHECK_ALWAYS_BYTES_MAX = 64 * 1024 * 1024
 
