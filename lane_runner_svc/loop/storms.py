@@ -22,7 +22,7 @@ def storms(ledger: WriteLedger) -> list[pb.WriteStorm]:
                 task_id=each.entity_id,
                 emitter=each.shares[0].emitter,
                 origin=each.shares[0].origin,
-                rows_per_second=each.rows_per_second,
+                rows_per_second=round(each.rows_per_second, 1),
                 lasted=duration(began_ms),
             )
     return list(found.values())

@@ -73,6 +73,7 @@ def submit(session: Session, submission: Submission, owner: Actor) -> Task:
         submitted_wall_ms=session.now.wall_ms,
     )
     task = as_supervised(session, task)
+    session.about(task.task_id)
     tasks.insert(session.uow, task)
     session.touch_task(task.task_id)
     session.family_changed(task)
