@@ -1,4 +1,7 @@
-"""W01 and its neighbours on a fake clock: what is found, how soon, what it names; and what is not."""
+"""W01 and its neighbours on a fake clock: what is found, how soon, what it names; and what is not.
+
+What has a mutant is checked in ``test_ledger_mutants.py``.
+"""
 
 from __future__ import annotations
 
@@ -6,29 +9,7 @@ import pytest
 
 from lanewarden.ledger import FindingKind, Thresholds, WriteLedger
 from lanewarden.ledger.book import FINDINGS_MAX, KEEP_ENDED_MS, QUIET_MS, TASKS_MAX, Motion
-from tests import ledger_checks as checks
 from tests.ledger_checks import ORIGIN, STORM, FakeClock, Writes
-
-CHECKS = [
-    checks.a_burst_is_no_storm,
-    checks.a_storm_is_over_when_it_is_over,
-    checks.a_storm_that_wavers_is_one,
-    checks.a_spread_storm_names_its_emitter,
-    checks.the_ceiling_stops_one_emitter_on_one_task,
-    checks.a_unit_counts_what_it_turned_to,
-    checks.a_storm_is_that_of_its_attempt_and_without_progress,
-]
-
-
-@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
-def test_the_build_as_it_is_passes(check: object) -> None:
-    """The controls of the mutants; see each for its guarantee."""
-    check()  # type: ignore[operator]
-
-
-async def test_w06_one_change_is_rolled_up_once() -> None:
-    """A control too; see the check."""
-    await checks.one_change_is_rolled_up_once()
 
 
 @pytest.mark.parametrize("rows_per_second", [25, 300, 640])
