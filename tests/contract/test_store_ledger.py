@@ -54,7 +54,7 @@ def kept(store: Store) -> list[tuple[int, str, str, int]]:
 
 def test_w01_a_storm_that_keeps_its_size_is_found(store: Store, ledger: WriteLedger, clock: FakeClock) -> None:
     """A planted component whose table never grows, since each row replaces the last: its changes are counted as any."""
-    for _ in range(40):
+    for _ in range(80):
         store.write_now(keeps_its_size, emitter=STORM, entity=TASK, origin=ORIGIN)
         clock.advance(0.1)
     assert store.read(lambda c: c.query("SELECT count(*) AS n FROM note"))[0]["n"] == 1
