@@ -206,6 +206,19 @@ def the_ceiling_stops_one_emitter_on_one_task() -> None:
         write(STORM)
 
 
+def what_is_throttled_is_found() -> None:
+    """A storm that the ceiling turns into bursts, none of which lasts long enough to be one, is a finding all the same."""
+    writes = Writes()
+    for second in range(9):
+        for _ in range(20):
+            if not throttled(lambda: writes.ledger.check("task", "t1", STORM.name)):
+                writes.ledger.record("task", "t1", STORM.name, ORIGIN, 600)
+            writes.clock.advance(0.05)
+        [found] = writes.found()
+        assert (found.kind, found.entity_id, found.shares[0].emitter) == (FindingKind.ENTITY_RATE, "t1", STORM.name)
+        assert writes.ledger.attributed_rows == 12_000, second
+
+
 def a_unit_counts_what_it_turned_to() -> None:
     """Rows of a unit that finds out what it is about are that task's, triggers included; nothing is lost in between."""
     writes = Writes()

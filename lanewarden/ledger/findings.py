@@ -151,8 +151,12 @@ class Survey:
 
     def rates(self) -> tuple[list[Finding], list[Finding]]:
         """The sustained rates that are too high, fastest first; and those that are no more than at half of that."""
-        high = {entity: each for entity, each in self._entities.items() if each.high >= LASTING}
-        found = [(self._over_one(entity, each), each.high) for entity, each in high.items()]
+        throttled = {(kind, entity_id) for kind, entity_id, _ in self.over_ceiling()}
+        high = {entity: each for entity, each in self._entities.items() if each.high >= LASTING or entity in throttled}
+        # Who is throttled writes in bursts, which would hide that it is one storm.
+        found = [
+            (self._over_one(entity, each), 1.0 if entity in throttled else each.high) for entity, each in high.items()
+        ]
         rest = self._rows - sum(each.writers.total() for each in high.values())
         if rest >= self._limits.total_rows_per_second * WINDOW_SECONDS * FULL * LASTING:
             found += self._over_many(high)

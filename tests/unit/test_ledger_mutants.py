@@ -79,6 +79,18 @@ def throttled_for_good(patch: Patch) -> None:
     patch.setattr(findings.Survey, "_below_ms", lambda *_: 1 << 62)
 
 
+def only_what_lasts_is_found(patch: Patch) -> None:
+    """Whether it is throttled or not."""
+    high = findings.Survey.rates
+
+    def rates(self: findings.Survey) -> object:
+        with patch.context() as lenient:
+            lenient.setattr(findings.Survey, "over_ceiling", lambda _self: {})
+            return high(self)
+
+    patch.setattr(findings.Survey, "rates", rates)
+
+
 def units_are_about_one_thing(patch: Patch) -> None:
     """What a unit turned to is not looked at."""
     patch.setattr(UnitOfWork, "about", lambda *_: None)
@@ -121,6 +133,7 @@ MUTANTS: list[tuple[Callable[[Patch], None], Callable[[], object]]] = [
     (nothing_is_exempt, checks.the_ceiling_stops_one_emitter_on_one_task),
     (a_whole_task_is_throttled, checks.the_ceiling_stops_one_emitter_on_one_task),
     (throttled_for_good, checks.the_ceiling_stops_one_emitter_on_one_task),
+    (only_what_lasts_is_found, checks.what_is_throttled_is_found),
     (units_are_about_one_thing, checks.a_unit_counts_what_it_turned_to),
     (a_roll_up_is_a_reason, checks.one_change_is_rolled_up_once),
     (the_reserve_is_a_reason, checks.one_change_is_rolled_up_once),

@@ -1,0 +1,177 @@
+"""Storms of writes in a running pair: found, named, held against the task, throttled; and what matters goes on."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lanewarden.auth import Role
+from lanewarden.client_sync import connect
+from lanewarden.errors import Reason, Refusal
+from lanewarden.v1 import escalation_pb2, task_pb2
+from lanewarden.v1 import operator_service_pb2 as operator_pb
+from lanewarden.v1 import worker_service_pb2 as worker_pb
+from lanewarden.v1 import write_trace_service_pb2 as trace_pb
+from tests.integration.pair import DEADLINE_SECONDS, Pair, eventually
+from tests.integration.puppet import WORKER, Attempt, Puppet, fresh
+
+TRACE = trace_pb.DESCRIPTOR.services_by_name["WriteTraceService"]
+FOUND_SECONDS_MAX = 10.0
+CEILING = 30
+PLANTED = "tests.planted.storm"
+EMITTER = "lane_runner.worker.progress"
+
+
+@pytest.fixture(scope="module")
+def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
+    ceiling = {"LANEWARDEN_LANE_RUNNER_WRITE_CEILING_ROWS_PER_SECOND": str(CEILING)}
+    directory = tmp_path_factory.mktemp("pair")
+    with Pair(directory, runner_env=ceiling, supervisor_flags=("--lease-renew-seconds", "1")) as running:
+        yield running
+
+
+def ledgers(pair: Pair) -> tuple[Any, Any]:
+    """WriteTraceService of the supervisor and of the runner."""
+    return (
+        pair.client(pair.supervisor_port, TRACE, Role.VIEWER, Reason.SUPERVISOR_UNREACHABLE),
+        pair.client(pair.runner_port, TRACE, Role.VIEWER, Reason.RUNNER_UNREACHABLE),
+    )
+
+
+class Storm:
+    """A planted component of a worker that says the same again and again, without a pause."""
+
+    def __init__(self, attempt: Attempt) -> None:
+        self._target, self._token = f"unix:{attempt.socket}", attempt.token
+        self._over = threading.Event()
+        self.throttled: Refusal | None = None
+        self.began = time.monotonic()
+
+    @contextmanager
+    def raging(self) -> Iterator[None]:
+        thread = threading.Thread(target=self._rage)
+        thread.start()
+        try:
+            yield
+        finally:
+            self._over.set()
+            thread.join(DEADLINE_SECONDS)
+
+    def _rage(self) -> None:
+        with connect(
+            self._target, token=self._token, unreachable=Reason.RUNNER_UNREACHABLE, emitter=PLANTED
+        ) as connection:
+            stub = connection.stub(WORKER)
+            while not self._over.is_set():
+                try:
+                    stub.ReportProgress(worker_pb.ReportProgressRequest(request_id=fresh(), sequence=1))
+                except Refusal as refusal:
+                    self.throttled = refusal
+
+
+def test_w01_s09_w04_a_storm_is_found_held_against_its_task_and_throttled(pair: Pair, tmp_path: Path) -> None:
+    """Within ten seconds a finding names task, emitter, origin, rate and share, and the verdict is CHURNING and says who;
+    beyond the ceiling the emitter is refused, and a question, its ack and its ruling are not held up by any of it.
+    """
+    supervisor, runner = ledgers(pair)
+    with Puppet(pair, tmp_path / "worker") as puppet:
+        attempt = puppet.attempt(1)
+        # While a person has paused it, nobody relaunches it: the verdict can be read at leisure.
+        pair.operator.PauseTask(operator_pb.OperatorServicePauseTaskRequest(request_id=fresh(), task_id=puppet.task_id))
+        assert attempt.worker.progress(1) == 1
+        storm = Storm(attempt)
+        with storm.raging():
+            found = eventually(lambda: findings(runner, puppet.task_id), "the storm is found", FOUND_SECONDS_MAX)
+            assert time.monotonic() - storm.began <= FOUND_SECONDS_MAX
+            assert (found.kind, found.entity_kind) == (trace_pb.FINDING_KIND_ENTITY_RATE, "task")
+            assert (found.emitters[0].emitter, found.emitters[0].origin) == (EMITTER, PLANTED)
+            assert found.emitters[0].share > 0.5
+            assert found.rows_per_second >= 20
+
+            explained = eventually(lambda: churning(pair, puppet.task_id), "it is CHURNING", FOUND_SECONDS_MAX)
+            assert time.monotonic() - storm.began <= FOUND_SECONDS_MAX
+            assert f"{EMITTER} (for {PLANTED}) writes" in explained.because
+            assert any(fact.name == "writes" and EMITTER in fact.value for fact in explained.facts)
+
+            refusal = eventually(lambda: storm.throttled, "the emitter is throttled")
+            assert (refusal.reason, refusal.metadata["emitter"]) == (Reason.WRITE_THROTTLED, EMITTER)
+            assert refusal.metadata["ceiling_rows_per_second"] == str(CEILING)
+            asked_at = time.monotonic()
+            asked = attempt.worker.escalate("go on?", expects_reply=True)
+            pair.open_escalation(puppet.task_id)
+            pair.ack(asked.escalation_id)
+            pair.rule(asked.escalation_id)
+            ruled = attempt.worker.await_ruling(asked.escalation_id, timeout_seconds=DEADLINE_SECONDS)
+            attempt.worker.acknowledge(ruled)
+            assert time.monotonic() - asked_at < DEADLINE_SECONDS
+            [shown] = pair.operator.ListRunners(operator_pb.ListRunnersRequest()).runners
+            assert shown.state == operator_pb.RUNNER_STATE_LIVE
+        eventually(
+            lambda: pair.inbox(puppet.task_id)[0].hold_state == escalation_pb2.HOLD_STATE_ACKNOWLEDGED, "acknowledged"
+        )
+        assert findings(supervisor, puppet.task_id) is None, "its own writes are none"
+    for ledger in (supervisor, runner):
+        assert ledger.GetWriteRates(trace_pb.GetWriteRatesRequest()).unattributed_rows == 0
+
+
+def findings(ledger: Any, task_id: str) -> trace_pb.Finding | None:
+    """What a service finds about a task."""
+    found = ledger.ListFindings(trace_pb.ListFindingsRequest(entity_id=task_id)).findings
+    return next((each for each in found if not each.HasField("ended_at")), None)
+
+
+def churning(pair: Pair, task_id: str) -> operator_pb.ExplainTaskResponse | None:
+    """The supervisor's word on a task, once it is that it churns."""
+    explained: operator_pb.ExplainTaskResponse = pair.operator.ExplainTask(
+        operator_pb.ExplainTaskRequest(task_id=task_id)
+    )
+    return explained if explained.verdict == task_pb2.VERDICT_CHURNING else None
+
+
+def test_rates_say_who_asked_and_are_watched(pair: Pair, tmp_path: Path) -> None:
+    """A row that the runner wrote because a supervisor forwarded it says so, and one that the supervisor wrote because a
+    runner reported it; watched, the rates come again by themselves; minutes are asked for as windows are.
+    """
+    supervisor, runner = ledgers(pair)
+    with Puppet(pair, tmp_path / "worker") as puppet:
+        puppet.attempt(1)
+
+        def origins(ledger: Any, emitter: str, seconds: int = 300) -> set[str]:
+            request = trace_pb.GetWriteRatesRequest(entity_id=puppet.task_id, window={"seconds": seconds})
+            return {rate.origin for rate in ledger.GetWriteRates(request).rates if rate.emitter == emitter}
+
+        assert origins(runner, "lane_runner.task.submit") == {"supervisor.command.forward"}
+        assert origins(runner, "lane_runner.attempt.launch") == {""}
+        eventually(
+            lambda: origins(supervisor, "supervisor.intake.report") == {"lane_runner.outbox.report"},
+            "the report counts",
+        )
+        assert origins(runner, "lane_runner.task.submit", seconds=3_600) == {"supervisor.command.forward"}
+        watched = runner.WatchWriteRates(
+            trace_pb.WatchWriteRatesRequest(window={"seconds": 300}, interval={"nanos": 100_000_000})
+        )
+        for _ in range(3):
+            assert next(watched).window.ToSeconds() == 300
+        watched.close()
+
+
+@pytest.mark.parametrize("window", [{"seconds": 0}, {"seconds": -1}, {"seconds": 86_401}])
+def test_a_window_that_is_none_is_refused(pair: Pair, window: dict[str, int]) -> None:
+    """By its field, for one answer and for many; so is an interval that is too short."""
+    _, runner = ledgers(pair)
+    for call in (
+        lambda: runner.GetWriteRates(trace_pb.GetWriteRatesRequest(window=window)),
+        lambda: next(runner.WatchWriteRates(trace_pb.WatchWriteRatesRequest(window=window))),
+    ):
+        with pytest.raises(Refusal) as found:
+            call()
+        assert (found.value.reason, found.value.metadata["field"]) == (Reason.REQUEST_INVALID, "window")
+    with pytest.raises(Refusal) as found:
+        next(runner.WatchWriteRates(trace_pb.WatchWriteRatesRequest(interval={"nanos": 1_000_000})))
+    assert found.value.metadata["field"] == "interval"
