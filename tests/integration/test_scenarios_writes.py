@@ -147,7 +147,7 @@ def test_rates_say_who_asked_and_are_watched(pair: Pair, tmp_path: Path) -> None
             return {rate.origin for rate in ledger.GetWriteRates(request).rates if rate.emitter == emitter}
 
         assert origins(runner, "lane_runner.task.submit") == {"supervisor.command.forward"}
-        assert origins(runner, "lane_runner.attempt.launch") == {""}
+        eventually(lambda: origins(runner, "lane_runner.attempt.launch") == {""}, "the launch counts")
         eventually(
             lambda: origins(supervisor, "supervisor.intake.report") == {"lane_runner.outbox.report"},
             "the report counts",
