@@ -110,6 +110,7 @@ class RunnerConfig:
 
     def conflicts(self) -> Iterator[str]:
         """Settings that cannot work."""
+        yield from self.write_limits.conflicts()
         if not self.lanes:
             yield "lanes: name at least one"
         for lane in self.lanes:

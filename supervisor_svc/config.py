@@ -126,6 +126,7 @@ class SupervisorConfig:
     def conflicts(self) -> Iterator[str]:
         """Settings that cannot work."""
         yield from self.timing.conflicts()
+        yield from self.write_limits.conflicts()
         yield from self.supervision.conflicts(self.timing)
         yield from specs.problems(self.notify)
         yield from trackers.problems(self.incidents, token_file=self.github_token_file, api=self.github_api)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 from collections import Counter
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -43,6 +43,14 @@ class Thresholds:
     ceiling_rows_per_second: float = 1_000.0
     versions: int = 60
     held_ms: int = 1_000
+
+    def conflicts(self) -> Iterator[str]:
+        """Settings that contradict each other."""
+        if 0 < self.ceiling_rows_per_second < self.rows_per_second:
+            yield (
+                f"write_ceiling_rows_per_second is {self.ceiling_rows_per_second:g}, below storm_rows_per_second, which is"
+                f" {self.rows_per_second:g}: emitters would be throttled for what is no storm"
+            )
 
 
 class FindingKind(enum.Enum):

@@ -14,7 +14,13 @@ PACKAGES = ("lanewarden", "lane_runner_svc", "supervisor_svc")
 GENERATED = ROOT / "lanewarden" / "v1"
 EVERYTHING = sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py"))
 MODULES = [path.relative_to(ROOT) for path in EVERYTHING if GENERATED not in path.parents]
-SHARED_CORE = [Path("lanewarden") / name for name in ("errors.py", "records.py", "rulings.py", "walltime.py")]
+SHARED_CORE = [
+    Path("lanewarden") / name
+    for name in (
+        *("errors.py", "records.py", "rulings.py", "walltime.py"),
+        *("ledger/book.py", "ledger/findings.py", "ledger/windows.py"),
+    )
+]
 """What the cores share; as pure as they are."""
 CORES = [path for path in MODULES if path.parts[1] == "core"]
 

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import pytest
 
+from lane_runner_svc.config import RunnerConfig
 from lanewarden.ledger import FindingKind, Thresholds, WriteLedger
 from lanewarden.ledger.book import FINDINGS_MAX, KEEP_ENDED_MS, QUIET_MS, TASKS_MAX, Motion
+from supervisor_svc.config import SupervisorConfig
 from tests.ledger_checks import ORIGIN, STORM, FakeClock, Writes
 
 
@@ -56,6 +58,16 @@ def test_what_is_too_much_can_be_set() -> None:
     assert strict.kinds() == [FindingKind.ENTITY_RATE]
     strict.at(3_000, 10)
     strict.ledger.check("task", "t1", STORM.name)
+
+
+@pytest.mark.parametrize("config", [RunnerConfig, SupervisorConfig])
+def test_r08_a_ceiling_below_what_is_a_storm_is_refused(config: type[RunnerConfig] | type[SupervisorConfig]) -> None:
+    """Naming both; none at all is none, and both at once is no contradiction."""
+    [said] = config(write_ceiling_rows_per_second=19).conflicts()
+    assert "write_ceiling_rows_per_second is 19" in said
+    assert "storm_rows_per_second, which is 20" in said
+    for ceiling in (0, 20):
+        assert not list(config(write_ceiling_rows_per_second=ceiling).conflicts())
 
 
 def test_a_version_that_moves_without_progress_is_found() -> None:
