@@ -75,15 +75,19 @@ class WriteTraceHandlers:
         )
 
     def _rates(self, seconds: int, entity_id: str, rates_max: int) -> list[pb.WriteRate]:
-        found = self._ledger.rates(seconds) if seconds in WINDOWS_SECONDS else self._stored(seconds)
-        return [_rate(each) for each in found if not entity_id or each.entity_id == entity_id][:rates_max]
+        in_memory = seconds in WINDOWS_SECONDS
+        found = self._ledger.rates(seconds, entity_id) if in_memory else self._stored(seconds, entity_id)
+        return [_rate(each) for each in found[:rates_max]]
 
-    def _stored(self, seconds: int) -> list[WriteRate]:
+    def _stored(self, seconds: int, entity_id: str) -> list[WriteRate]:
         """What is stored of the minutes of a window, and what is not stored yet."""
         now_minute = self._ledger.clock.wall_ms() // MINUTE_MS
-        total = partial(minutes.total, after_minute=now_minute - seconds // 60, rows_max=ENTITIES_MAX)
-        sums = Counter(self._store.read(total)) + self._ledger.since_taken()
-        return rates_of(sums, seconds, ENTITIES_MAX)
+        after_minute = now_minute - seconds // 60
+        total = partial(minutes.total, after_minute=after_minute, rows_max=ENTITIES_MAX, entity_id=entity_id)
+        latest = self._ledger.since_taken()
+        if entity_id:
+            latest = Counter({key: rows for key, rows in latest.items() if key[1] == entity_id})
+        return rates_of(self._store.read(total) + latest, seconds, ENTITIES_MAX)
 
 
 def _window_seconds(asked: Duration) -> int:

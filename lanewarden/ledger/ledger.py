@@ -118,8 +118,8 @@ class WriteLedger:
         if found is not None and (left_ms := found[1] - self._steady_ms()) > 0:
             raise _throttled(entity_id, emitter, found[0], self.limits.ceiling_rows_per_second, left_ms)
 
-    def rates(self, window_seconds: int) -> list[WriteRate]:
-        """Return the rates of the last 1, 10 or 300 seconds, most rows first.
+    def rates(self, window_seconds: int, entity_id: str = "") -> list[WriteRate]:
+        """Return the rates of the last 1, 10 or 300 seconds, of one entity if it is named, most rows first.
 
         Raises :class:`ValueError` for another window.
         """
@@ -127,6 +127,8 @@ class WriteLedger:
             raise ValueError(f"the windows are {WINDOWS_SECONDS} seconds, not {window_seconds}")
         with self._lock:
             sums = self._windows.sums(window_seconds, self._steady_ms())
+        if entity_id:
+            sums = Counter({key: rows for key, rows in sums.items() if key[1] == entity_id})
         return rates_of(sums, window_seconds, self._entities_max)
 
     def emitters(self) -> dict[str, int]:

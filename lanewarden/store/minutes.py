@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from typing import Final
 
-from lanewarden.ledger.windows import Key, busiest
+from lanewarden.ledger.windows import Key, busiest, other
 from lanewarden.store.unit import Connection, UnitOfWork
 
 KEYS_MAX: Final = 64
@@ -27,11 +28,25 @@ def put(uow: UnitOfWork, minutes: Mapping[int, Mapping[Key, int]], *, now_minute
     uow.execute("DELETE FROM write_minutes WHERE minute < ? OR minute > ?", (oldest, now_minute))
 
 
-def total(reader: Connection, *, after_minute: int, rows_max: int) -> dict[Key, int]:
-    """What was counted in the minutes after one, by key, most rows first."""
-    found = reader.query(
-        "SELECT entity_kind, entity_id, emitter, origin, sum(rows) AS rows FROM write_minutes WHERE minute > ?"
-        " GROUP BY 1, 2, 3, 4 ORDER BY sum(rows) DESC LIMIT ?",
-        (after_minute, rows_max),
+def total(reader: Connection, *, after_minute: int, rows_max: int, entity_id: str = "") -> Counter[Key]:
+    """What was counted in the minutes after one, of one entity if it is named: the busiest ``rows_max`` by their keys, and
+    the others as ``other`` under their emitters.
+    """
+    wanted = " FROM write_minutes WHERE minute > :after AND (:entity = '' OR entity_id = :entity)"
+    asked = {"after": after_minute, "entity": entity_id, "rows_max": rows_max}
+    found: Counter[Key] = Counter()
+    for row in reader.query(
+        f"SELECT entity_kind, entity_id, emitter, origin, sum(rows) AS rows{wanted}"
+        " GROUP BY 1, 2, 3, 4 ORDER BY sum(rows) DESC LIMIT :rows_max",
+        asked,
+    ):
+        found[row["entity_kind"], row["entity_id"], row["emitter"], row["origin"]] = row["rows"]
+    rest = Counter(
+        {
+            row["emitter"]: row["rows"]
+            for row in reader.query(f"SELECT emitter, sum(rows) AS rows{wanted} GROUP BY 1", asked)
+        }
     )
-    return {(row["entity_kind"], row["entity_id"], row["emitter"], row["origin"]): row["rows"] for row in found}
+    for key, rows in found.items():
+        rest[key[2]] -= rows
+    return found + Counter({other(("", "", emitter, "")): rows for emitter, rows in rest.items()})

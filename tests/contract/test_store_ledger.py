@@ -9,6 +9,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -152,6 +153,28 @@ async def test_minutes_are_kept_for_a_day(store: Store, ledger: WriteLedger, clo
     late = {before: {("", "", "x.y", ""): 1}}
     store.write_now(lambda uow: minutes.put(uow, late, now_minute=before + 1), emitter=VITAL)
     assert {each[0] for each in kept(store)} == {before}
+
+
+async def test_a_day_is_summed_with_the_rest_under_its_emitters(
+    store: Store, ledger: WriteLedger, clock: FakeClock
+) -> None:
+    """Of what is stored the busiest keep their keys; no emitter loses a row; an entity that is not busy is found."""
+    roll_up = RollUp(store, ledger, ROLL_UP)
+    for minute in range(3):
+        for n in range(10):
+            ledger.record("task", f"t{n}", STORM.name, ORIGIN, 10 * n + minute)
+        clock.advance(60)
+        await roll_up.store()
+    after = clock.now_ms // MINUTE_MS - 60
+
+    def total(**asked: Any) -> dict[str, int]:
+        found = store.read(lambda c: minutes.total(c, after_minute=after, **asked))
+        return {entity_id: rows for (_, entity_id, emitter, _), rows in found.items() if emitter == STORM.name}
+
+    assert total(rows_max=100) == {f"t{n}": 30 * n + 3 for n in range(10)}
+    assert total(rows_max=2) == {"t9": 273, "t8": 243, "": sum(30 * n + 3 for n in range(8))}
+    assert total(rows_max=2, entity_id="t0") == {"t0": 3}
+    assert total(rows_max=2, entity_id="t99") == {}
 
 
 async def test_minutes_wait_while_the_disk_is_full(
