@@ -63,8 +63,9 @@ class ActStage(SimStage):
         return [float(event.split()[0]) for event in self.events if event.endswith(wanted)]
 
     def commits(self) -> list[str]:
-        """What either service has committed so far, without the forgetting of old rows."""
-        return [point for points in self.played.points.values() for point in points if "prune" not in point]
+        """What either service has committed so far, without the forgetting of old rows and what the ledger says of that."""
+        points = [point for points in self.played.points.values() for point in points]
+        return [point for point in points if "prune" not in point and "roll_up" not in point]
 
     async def incidents(self, *, resolved: bool = True) -> Sequence[incident_pb2.Incident]:
         """The incidents as the supervisor lists them, newest first."""

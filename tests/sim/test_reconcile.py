@@ -18,6 +18,8 @@ from tests.stories.programs import Worker
 from tests.stories.sight import SERVICES
 
 QUIET_SECONDS = 300.0
+LEDGER_SECONDS = 125.0
+"""The minute in which something was written is over by then, and stored."""
 """Three renewals, and still before the first reminder of any hold."""
 TASKS = 6
 MARKS = "SELECT seq FROM sqlite_sequence WHERE name = 'outbox'"
@@ -135,7 +137,7 @@ async def agree_and_rest(stage: Stage) -> AsyncIterator[str]:
         return there == here
 
     await stage.until(agreed, "the stores agree")
-    await stage.sleep(5.0)
+    await stage.sleep(LEDGER_SECONDS)
     before = [written(stage, service) for service in SERVICES]
     await stage.sleep(QUIET_SECONDS)
     assert [written(stage, service) for service in SERVICES] == before, (
