@@ -45,6 +45,7 @@ from lanewarden.server import Call
 from lanewarden.store import Store
 from lanewarden.v1 import escalation_pb2, task_pb2, worker_service_pb2
 from lanewarden.v1 import lane_runner_service_pb2 as pb
+from tests.databases import empty_database
 
 T = TypeVar("T")
 
@@ -379,7 +380,9 @@ def _open(
     directory: Path, *, clock: ManualClock, random: Random, on_stop: Callable[[AttemptRef], None]
 ) -> tuple[Runner, LaneRunnerHandlers, WorkerHandlers, WriteLedger]:
     ledger = WriteLedger(clock)
-    store = Store.open(directory / "runner.sqlite3", migrations=MIGRATIONS, ledger=ledger, threaded=False)
+    store = Store.open(
+        empty_database(directory / "runner.sqlite3", MIGRATIONS), migrations=MIGRATIONS, ledger=ledger, threaded=False
+    )
     fresh = str(uuid.UUID(int=random.getrandbits(128), version=4))
     store.write_now(lambda uow: ensure_store_id(uow, fresh), emitter=emitters.START)
     runner = Runner(

@@ -31,6 +31,7 @@ from supervisor_svc.bootstrap import OPERATOR, SUPERVISOR
 from supervisor_svc.bootstrap import build as build_supervisor
 from supervisor_svc.config import SupervisorConfig
 from supervisor_svc.store.schema import MIGRATIONS
+from tests.databases import empty_database
 from tests.runner_kit import KILLED, RunnerKit, make_runner
 
 SERVICES = (LANE_RUNNER, WORKER, WRITE_TRACE, OPERATOR, SUPERVISOR)
@@ -110,7 +111,12 @@ async def desk(tmp_path: Path) -> AsyncIterator[Desk]:
     assert (killed.ref.attempt, current.ref.attempt) == (1, 1)
     credentials = Credentials.ensure(tmp_path / "credentials")
     ledger = WriteLedger(SystemClock())
-    store = Store.open(tmp_path / "supervisor.sqlite3", migrations=MIGRATIONS, ledger=ledger, threaded=False)
+    store = Store.open(
+        empty_database(tmp_path / "supervisor.sqlite3", MIGRATIONS),
+        migrations=MIGRATIONS,
+        ledger=ledger,
+        threaded=False,
+    )
     supervisor = await build_supervisor(
         SupervisorConfig(supervisor_id="supervisor"),
         store=store,

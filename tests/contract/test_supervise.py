@@ -36,6 +36,7 @@ from supervisor_svc.store.schema import MIGRATIONS
 from supervisor_svc.supervisor import Supervisor
 from supervisor_svc.work import actions, intake, judging
 from supervisor_svc.work.actions import RunnerActions
+from tests.databases import empty_database
 from tests.standing import StandingClock
 
 CONFIG = SupervisorConfig(lease_ttl_seconds=300, lease_renew_seconds=100)
@@ -140,7 +141,9 @@ class Bench:
 async def bench(path: Path) -> AsyncIterator[Bench]:
     clock, runner = StandingClock(), FakeRunner()
     ledger = WriteLedger(clock)
-    store = Store.open(path / "s.sqlite3", migrations=MIGRATIONS, ledger=ledger, threaded=False)
+    store = Store.open(
+        empty_database(path / "s.sqlite3", MIGRATIONS), migrations=MIGRATIONS, ledger=ledger, threaded=False
+    )
     parts = await build(
         CONFIG,
         store=store,

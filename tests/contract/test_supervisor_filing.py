@@ -27,6 +27,7 @@ from supervisor_svc.store.runners import RunnerRow
 from supervisor_svc.store.schema import MIGRATIONS
 from supervisor_svc.supervisor import Supervisor
 from supervisor_svc.work import filing as work
+from tests.databases import empty_database
 from tests.standing import PATIENCE_SECONDS, StandingClock
 
 GATHER_MS = 60_000
@@ -191,7 +192,11 @@ async def bench(
     clock = tracker.clock if tracker else StandingClock()
     ledger = WriteLedger(clock)
     store = Store.open(
-        path / f"{name}.sqlite3", migrations=MIGRATIONS, ledger=ledger, threaded=False, failpoints=failpoints
+        empty_database(path / f"{name}.sqlite3", MIGRATIONS),
+        migrations=MIGRATIONS,
+        ledger=ledger,
+        threaded=False,
+        failpoints=failpoints,
     )
     parts = await build(
         SupervisorConfig(),

@@ -30,6 +30,7 @@ from supervisor_svc.store.schema import MIGRATIONS
 from supervisor_svc.supervisor import Supervisor
 from supervisor_svc.work import intake
 from supervisor_svc.work.intake import Item
+from tests.databases import empty_database
 from tests.standing import StandingClock
 
 PATIENCE_SECONDS = 20.0
@@ -112,7 +113,13 @@ async def bench(
 ) -> AsyncIterator[Bench]:
     clock = clock or StandingClock()
     ledger = WriteLedger(clock)
-    store = Store.open(path / "s.sqlite3", migrations=MIGRATIONS, ledger=ledger, threaded=False, failpoints=failpoints)
+    store = Store.open(
+        empty_database(path / "s.sqlite3", MIGRATIONS),
+        migrations=MIGRATIONS,
+        ledger=ledger,
+        threaded=False,
+        failpoints=failpoints,
+    )
     parts = await build(
         SupervisorConfig(),
         store=store,

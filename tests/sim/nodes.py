@@ -23,6 +23,7 @@ from lanewarden.server import Identity, Role
 from lanewarden.store import SimulatedCrash, Store
 from supervisor_svc.config import SupervisorConfig
 from supervisor_svc.store.schema import MIGRATIONS as SUPERVISOR_MIGRATIONS
+from tests.databases import empty_database
 from tests.sim.network import Network, Server
 from tests.sim.processes import Kernel, SimWorkers
 from tests.sim.virtual import VirtualClock
@@ -143,7 +144,11 @@ class RunnerNode(Node):
 
     def open(self, ledger: WriteLedger) -> Store:
         return Store.open(
-            self.path, migrations=RUNNER_MIGRATIONS, ledger=ledger, threaded=False, failpoints=self.failpoint
+            empty_database(self.path, RUNNER_MIGRATIONS),
+            migrations=RUNNER_MIGRATIONS,
+            ledger=ledger,
+            threaded=False,
+            failpoints=self.failpoint,
         )
 
     async def assemble(self, store: Store, ledger: WriteLedger, server: Server) -> None:
@@ -191,7 +196,11 @@ class SupervisorNode(Node):
 
     def open(self, ledger: WriteLedger) -> Store:
         return Store.open(
-            self.path, migrations=SUPERVISOR_MIGRATIONS, ledger=ledger, threaded=False, failpoints=self.failpoint
+            empty_database(self.path, SUPERVISOR_MIGRATIONS),
+            migrations=SUPERVISOR_MIGRATIONS,
+            ledger=ledger,
+            threaded=False,
+            failpoints=self.failpoint,
         )
 
     async def assemble(self, store: Store, ledger: WriteLedger, server: Server) -> None:

@@ -26,6 +26,7 @@ from supervisor_svc.config import SupervisorConfig
 from supervisor_svc.sinks.tracker import Tracker
 from supervisor_svc.store.notifications import Notification
 from supervisor_svc.store.schema import MIGRATIONS as SUPERVISOR_MIGRATIONS
+from tests.databases import empty_database
 from tests.runner_invariants import Watch
 from tests.sim.network import Network, Server, Stub
 from tests.sim.nodes import SUPERVISOR_IDENTITY, Node, RunnerNode, SupervisorNode
@@ -290,16 +291,4 @@ class SimStage(Stage):
 
 def _readers(path: Path, migrations: Migrations) -> Readers:
     """Readers of a service's file, which is made here, so that it can be read before the service has started."""
-    Store.open(path, migrations=migrations, ledger=WriteLedger(_NoClock()), threaded=False).close()
-    return Readers(path)
-
-
-class _NoClock:
-    def wall_ms(self) -> int:
-        return 0
-
-    def steady_ms(self) -> int:
-        return 0
-
-    async def sleep(self, seconds: float) -> None:
-        raise NotImplementedError
+    return Readers(empty_database(path, migrations))

@@ -28,6 +28,7 @@ from lanewarden.loop_lag import LoopLag
 from lanewarden.stamps import duration
 from lanewarden.store import Store
 from lanewarden.v1 import supervisor_service_pb2 as pb
+from tests.databases import empty_database
 
 PATIENCE_SECONDS = 20.0
 SUBMISSION = tasks.Submission(
@@ -112,7 +113,12 @@ class Bench:
 @pytest.fixture
 async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
     clock = GatheringClock()
-    store = Store.open(tmp_path / "r.sqlite3", migrations=MIGRATIONS, ledger=WriteLedger(clock), threaded=False)
+    store = Store.open(
+        empty_database(tmp_path / "r.sqlite3", MIGRATIONS),
+        migrations=MIGRATIONS,
+        ledger=WriteLedger(clock),
+        threaded=False,
+    )
     made = Bench(store, clock)
     await store.write(lambda uow: meta.ensure_store_id(uow, "s1"), emitter=emitters.START)
     reporting = asyncio.ensure_future(made.reporter.run())

@@ -32,6 +32,7 @@ from supervisor_svc.supervisor import Supervisor
 from supervisor_svc.work import commands, intake
 from supervisor_svc.work.courier import Courier
 from supervisor_svc.work.session import Deed, Session
+from tests.databases import empty_database
 
 PATIENCE_SECONDS = 20.0
 AWAY = refuse(Reason.RUNNER_UNREACHABLE, "nothing answers")
@@ -120,7 +121,9 @@ class Bench:
 async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
     clock, stub = SleeplessClock(), FakeStub()
     ledger = WriteLedger(clock)
-    store = Store.open(tmp_path / "s.sqlite3", migrations=MIGRATIONS, ledger=ledger, threaded=False)
+    store = Store.open(
+        empty_database(tmp_path / "s.sqlite3", MIGRATIONS), migrations=MIGRATIONS, ledger=ledger, threaded=False
+    )
     parts = await build(
         SupervisorConfig(),
         store=store,
