@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import cache
 from itertools import product
 from pathlib import Path
 
@@ -45,9 +46,13 @@ def decisions() -> Iterator[tuple[View, Verdict, SupervisionConfig]]:
 
 def wrong(arms: Arms) -> list[tuple[View, Verdict, SupervisionConfig]]:
     """Where these arms decide otherwise than the oracle, or not at all."""
-    return [
-        each for each in decisions() if chosen(arms, *each) != supervision_oracle.action(each[0], each[1].name, each[2])
-    ]
+    return [each for each, action in right() if chosen(arms, *each) != action]
+
+
+@cache
+def right() -> list[tuple[tuple[View, Verdict, SupervisionConfig], str]]:
+    """Every decision and the oracle's word on it."""
+    return [(each, supervision_oracle.action(each[0], each[1].name, each[2])) for each in decisions()]
 
 
 def chosen(arms: Arms, view: View, verdict: Verdict, config: SupervisionConfig) -> str:
