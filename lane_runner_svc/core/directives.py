@@ -153,6 +153,11 @@ def rebuilt(context: Context, inserted_tokens: int) -> Context:
     )
 
 
+def withdrawn(context: Context) -> Context:
+    """The task has ended before anybody acted on the signal: a retry's worker that is over the last rung asks anew."""
+    return replace(context, raised=False)
+
+
 def written(context: Context, checkpoint: Checkpoint, state: CheckpointState) -> Context:
     """The writer has ended. A start that came to nothing for no fault of its own gives its rung back; one that could not be
     made counts as a try, or it would be made at every turn.
@@ -167,10 +172,10 @@ def written(context: Context, checkpoint: Checkpoint, state: CheckpointState) ->
 
 
 def _counts(context: Context, usage: Usage) -> bool:
-    """A measurement counts once. One of an earlier turn than the last is an old one, and one that is not of a later turn
-    than the last reduction is about the context before it.
+    """A measurement counts once; each worker has ids of its own. One of an earlier turn than the last is an old one, and one
+    that is not of a later turn than the last reduction is about the context before it.
     """
-    if usage.measurement_id == context.measurement_id:
+    if (usage.attempt, usage.measurement_id) == (context.attempt, context.measurement_id):
         return False
     in_order = usage.attempt != context.attempt or usage.turn >= context.turn
     return in_order and (usage.attempt != context.boundary_attempt or usage.turn > context.boundary_turn)
@@ -218,7 +223,8 @@ def _starts(context: Context, writer: Checkpoint | None, ladder: Ladder, wish: W
         return crossing
     again = context.tokens > context.tried_tokens and context.failures < wish.writer_failures_max
     if writer.state is CheckpointState.NOT_STARTED:
-        return crossing and again
+        next_rung = _reached(context, ladder) > _reached(replace(context, tokens=writer.tokens), ladder)
+        return crossing and (again or next_rung)
     if writer.failure is None or crossing:
         return crossing
     return again and writer.failure.retryable and context.tokens < ladder.limit

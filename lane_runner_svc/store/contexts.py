@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, fields
 from typing import Any, Final
 
@@ -56,6 +56,14 @@ def save(uow: UnitOfWork, context: Context) -> None:
         f" ON CONFLICT (task_id, epoch) DO UPDATE SET {sets}",
         [getattr(context, name) for name in _CONTEXT],
     )
+
+
+def change(uow: UnitOfWork, task_id: str, epoch: int, how: Callable[[Context], Context]) -> None:
+    """Store what a context window becomes, if that is anything else."""
+    before = load(uow, task_id, epoch)
+    after = how(before)
+    if after != before:
+        save(uow, after)
 
 
 def insert_checkpoint(uow: UnitOfWork, checkpoint: Checkpoint) -> None:
