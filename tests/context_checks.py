@@ -287,9 +287,11 @@ def check_a_measurement_counts_once(kit: RunnerKit) -> None:
     assert turns.told(WINDOW, turn=7, measurement_id="m2") == "CONTINUE"
     assert turns.told(WINDOW, turn=6, measurement_id="m3") == "CONTINUE"
     assert turns.told(WINDOW, turn=8, measurement_id="m4") == "COMPACT"
+    assert turns.told(K, measurement_id="m5") == "CONTINUE"
+    assert turns.told(WINDOW, measurement_id="m4") == "CONTINUE", "it has been used, though it is not the latest"
     kit.exited(turns.ref, KILLED)
     turns.ref = kit.start()
-    assert turns.told(WINDOW, turn=1, measurement_id="m4") == "COMPACT", "the next worker's m4 is another one"
+    assert turns.told(WINDOW, turn=1, measurement_id="m5") == "COMPACT", "the next worker's m5 is another one"
     kit.exited(turns.ref)
     turns = Turns(kit)
     turns.report(turns.ask(STEP, turn=1).directive_id, content="so far")

@@ -27,6 +27,8 @@ class Directive(enum.Enum):
     WRAP_UP = "WRAP_UP"
 
 
+EARLIER_IDS_MAX: Final = 16
+"""How many ids of measurements are remembered beside the latest; more than a worker measures at the same time."""
 ACTS: Final = frozenset({Directive.REBUILD, Directive.COMPACT, Directive.WRAP_UP})
 """What discharges the signal."""
 
@@ -45,10 +47,10 @@ class Usage:
 class Context:
     """The context window of a task in one epoch, as stored.
 
-    ``attempt`` to ``tokens`` are the latest measurement. Of the ``cycle``: ``consumed`` is the highest rung that is,
-    ``raised`` whether the last one has asked for its reduction, ``tried_tokens`` the fewest tokens since the writer's last
-    start, ``injected`` what the rebuild that began it put in. ``failures`` counts the writer's since the last reduction, and
-    ``boundary_*`` is the turn of that.
+    ``attempt`` to ``tokens`` are the latest measurement, ``earlier_ids`` are those before it of the same attempt. Of the
+    ``cycle``: ``consumed`` is the highest rung that is, ``raised`` whether the last one has asked for its reduction,
+    ``tried_tokens`` the fewest tokens since the writer's last start, ``injected`` what the rebuild that began it put in.
+    ``failures`` counts the writer's since the last reduction, and ``boundary_*`` is the turn of that.
     """
 
     task_id: str
@@ -67,6 +69,7 @@ class Context:
     wrapped_up: bool = False
     boundary_attempt: int = 0
     boundary_turn: int = 0
+    earlier_ids: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -175,15 +178,18 @@ def _counts(context: Context, usage: Usage) -> bool:
     """A measurement counts once; each worker has ids of its own. One of an earlier turn than the last is an old one, and one
     that is not of a later turn than the last reduction is about the context before it.
     """
-    if (usage.attempt, usage.measurement_id) == (context.attempt, context.measurement_id):
+    same_worker = usage.attempt == context.attempt
+    if same_worker and usage.measurement_id in (context.measurement_id, *context.earlier_ids):
         return False
-    in_order = usage.attempt != context.attempt or usage.turn >= context.turn
+    in_order = not same_worker or usage.turn >= context.turn
     return in_order and (usage.attempt != context.boundary_attempt or usage.turn > context.boundary_turn)
 
 
 def _noted(context: Context, usage: Usage) -> Context:
+    earlier_ids = (*context.earlier_ids, context.measurement_id) if usage.attempt == context.attempt else ()
     return replace(
         context,
+        earlier_ids=earlier_ids[-EARLIER_IDS_MAX:],
         attempt=usage.attempt,
         turn=usage.turn,
         measurement_id=usage.measurement_id,

@@ -207,6 +207,12 @@ def measurements_count_again(patch: Patch) -> None:
     patch.setattr(core, "_counts", lambda _context, _usage: True)
 
 
+def only_the_latest_measurement_is_known(patch: Patch) -> None:
+    """A measurement that comes again after another one counts again."""
+    noted = core._noted
+    patch.setattr(core, "_noted", lambda context, usage: replace(noted(context, usage), earlier_ids=()))
+
+
 def measurements_of_all_attempts_are_one(patch: Patch) -> None:
     """The id alone tells measurements apart, whoever gave it."""
     counts = core._counts
@@ -298,6 +304,7 @@ MUTANTS: list[tuple[Callable[[Patch], None], Callable[[RunnerKit], None]]] = [
     (retry_without_room, checks.check_a_retry_needs_three_things),
     (reductions_are_not_counted, checks.check_reductions_have_a_budget),
     (measurements_count_again, checks.check_a_measurement_counts_once),
+    (only_the_latest_measurement_is_known, checks.check_a_measurement_counts_once),
     (measurements_of_all_attempts_are_one, checks.check_a_measurement_counts_once),
     (boundary_is_not_looked_at, checks.check_a_measurement_counts_once),
     (stops_are_about_the_task, checks.check_a_stop_is_about_one_attempt),
