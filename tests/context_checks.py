@@ -161,6 +161,19 @@ def check_a_cycle_ends_once(kit: RunnerKit) -> None:
     assert turns.ask(WINDOW).checkpoint.content == "the second cycle"
 
 
+def check_only_what_is_there_pushes_no_ladder(kit: RunnerKit) -> None:
+    """Of what a rebuild has put in, no more is left out than has been in use since: a worker that says too much, one that
+    shrinks its context by itself and the next attempt, which begins anew, have their rungs where they are.
+    """
+    turns = Turns(kit)
+    turns.report(turns.ask(STEP).directive_id, content="so far")
+    turns.report(turns.ask(STEP).directive_id, inserted_tokens=10**9)
+    assert [turns.told(tokens) for tokens in (10 * K, 29 * K)] == ["CONTINUE", "CONTINUE"]
+    kit.exited(turns.ref, KILLED)
+    turns.ref = kit.start()
+    assert [turns.told(tokens) for tokens in (K, 20 * K, 21 * K)] == ["CONTINUE", "CONTINUE", "CHECKPOINT"]
+
+
 def check_each_further_rung_is_tried_once(kit: RunnerKit) -> None:
     """C04, C06: the budget of a writer that cannot be started, as of one that fails, ends with the rung: the next one is
     tried, and that again only as the budget allows.

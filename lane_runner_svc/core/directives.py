@@ -49,8 +49,9 @@ class Context:
 
     ``attempt`` to ``tokens`` are the latest measurement, ``earlier_ids`` are those before it of the same attempt. Of the
     ``cycle``: ``consumed`` is the highest rung that is, ``raised`` whether the last one has asked for its reduction,
-    ``tried_tokens`` the fewest tokens since the writer's last start, ``injected`` what the rebuild that began it put in.
-    ``failures`` counts the writer's since the last reduction, and ``boundary_*`` is the turn of that.
+    ``tried_tokens`` the fewest tokens since the writer's last start, ``injected`` what the rebuild that began it put in, as
+    far as that can still be there. ``failures`` counts the writer's since the last reduction, and ``boundary_*`` is the turn
+    of that.
     """
 
     task_id: str
@@ -195,6 +196,7 @@ def _noted(context: Context, usage: Usage) -> Context:
         measurement_id=usage.measurement_id,
         tokens=usage.tokens,
         tried_tokens=min(context.tried_tokens, usage.tokens),
+        injected=min(context.injected, usage.tokens),
     )
 
 

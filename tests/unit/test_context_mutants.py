@@ -117,6 +117,12 @@ def finished_writer_is_forgotten(patch: Patch) -> None:
     patch.setattr(directives.contexts, "usable_checkpoint", mutant)
 
 
+def injected_context_never_leaves(patch: Patch) -> None:
+    """What a rebuild has put in is left out of the ladder, though less is in use."""
+    noted = core._noted
+    patch.setattr(core, "_noted", lambda context, usage: replace(noted(context, usage), injected=context.injected))
+
+
 def cap_holds_at_the_next_rung(patch: Patch) -> None:
     """A writer that could not be started is not tried again, however far usage grows."""
     starts = core._starts
@@ -293,6 +299,7 @@ MUTANTS: list[tuple[Callable[[Patch], None], Callable[[RunnerKit], None]]] = [
     (injected_context_pushes_the_ladder, checks.check_only_an_inserted_rebuild_rearms),
     (skipped_start_consumes_its_rung, checks.check_a_skipped_start_consumes_nothing),
     (finished_writer_is_forgotten, checks.check_a_skipped_start_consumes_nothing),
+    (injected_context_never_leaves, checks.check_only_what_is_there_pushes_no_ladder),
     (cap_holds_at_the_next_rung, checks.check_each_further_rung_is_tried_once),
     (impatient, checks.check_lateness_is_no_failure),
     (timeout_is_a_failure, checks.check_lateness_is_no_failure),
