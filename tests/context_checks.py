@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from lane_runner_svc import emitters
-from lane_runner_svc.core.checkpoints import Failure, Written, committed, failed, of_exit
+from lane_runner_svc.core.checkpoints import CheckpointState, Failure, Written, committed, failed, of_exit
 from lane_runner_svc.core.directives import Context
 from lane_runner_svc.core.task import Exit, ExitKind
 from lane_runner_svc.rpc import contexts as rpc_contexts
@@ -42,10 +42,7 @@ class Turns:
     def ask(self, tokens: int, **more: Any) -> pb.NextDirectiveResponse:
         """One turn with so many tokens in use."""
         usage = pb.ContextUsage(tokens=tokens, measurement_id=more.pop("measurement_id", ""))
-        wish = rpc_contexts.wish(rpc_contexts.spec_of(self.kit.task(self.ref.task_id)))
-        now_ms = self.kit.clock.steady_ms()
-        waits = self.kit.runner.read(lambda reader: directives.wait_ms(reader, self.ref, wish, now_ms))
-        assert not waits, "the turn waits for a checkpoint that is being written, and here nothing can"
+        assert not self.waits_ms, "the turn waits for a checkpoint that is being written, and here nothing can"
         answer = self.kit.say(self.ref, "NextDirective", pb.NextDirectiveRequest(usage=usage, **more))
         assert isinstance(answer, pb.NextDirectiveResponse)
         return answer
@@ -66,6 +63,13 @@ class Turns:
         work = lambda session: checkpoints.ended(session, each.checkpoint_id, written)  # noqa: E731
         finished(self.kit.runner.do(work, emitter=emitters.CHECKPOINT, task_id=self.ref.task_id))
         return each.checkpoint_id
+
+    @property
+    def waits_ms(self) -> int:
+        """How long the next turn would wait for a checkpoint that is being written."""
+        wish = rpc_contexts.wish(rpc_contexts.spec_of(self.kit.task(self.ref.task_id)))
+        now_ms = self.kit.clock.steady_ms()
+        return self.kit.runner.read(lambda reader: directives.wait_ms(reader, self.ref, wish, now_ms))
 
     @property
     def context(self) -> Context:
@@ -139,6 +143,52 @@ def check_only_an_inserted_rebuild_rearms(kit: RunnerKit) -> None:
     assert turns.told(40 * K) == "CHECKPOINT"
 
 
+def check_a_cycle_ends_once(kit: RunnerKit) -> None:
+    """C08: two rebuilds were given from one checkpoint; the report of the first, after that of the second, takes neither the
+    rungs nor the checkpoints of the new cycle away.
+    """
+    turns = Turns(kit)
+    turns.report(turns.ask(STEP).directive_id, content="the first cycle")
+    first, second = turns.ask(STEP), turns.ask(WINDOW)
+    assert first.checkpoint.checkpoint_id == second.checkpoint.checkpoint_id
+    turns.report(second.directive_id, inserted_tokens=K)
+    turns.report(turns.ask(22 * K).directive_id, content="the second cycle")
+    before = turns.context
+    assert turns.report(first.directive_id, inserted_tokens=2 * K), "it is stored"
+    assert turns.context == before
+    wrote = turns.ask(WINDOW)
+    turns.report(wrote.directive_id, done=False)
+    assert turns.ask(WINDOW).checkpoint.content == "the second cycle"
+
+
+def check_only_what_is_there_pushes_no_ladder(kit: RunnerKit) -> None:
+    """Of what a rebuild has put in, no more is left out than has been in use since: a worker that says too much, one that
+    shrinks its context by itself and the next attempt, which begins anew, have their rungs where they are.
+    """
+    turns = Turns(kit)
+    turns.report(turns.ask(STEP).directive_id, content="so far")
+    turns.report(turns.ask(STEP).directive_id, inserted_tokens=10**9)
+    assert [turns.told(tokens) for tokens in (10 * K, 29 * K)] == ["CONTINUE", "CONTINUE"]
+    kit.exited(turns.ref, KILLED)
+    turns.ref = kit.start()
+    assert [turns.told(tokens) for tokens in (K, 20 * K, 21 * K)] == ["CONTINUE", "CONTINUE", "CHECKPOINT"]
+
+
+def check_each_further_rung_is_tried_once(kit: RunnerKit) -> None:
+    """C04, C06: the budget of a writer that cannot be started, as of one that fails, ends with the rung: the next one is
+    tried, and that again only as the budget allows.
+    """
+    came_to = (Written(state=CheckpointState.NOT_STARTED, detail="no such program"), failed(Failure.AUTH, "denied"))
+    for written in came_to:
+        turns = Turns(kit, rungs=[20 * K, 30 * K, 40 * K], writer=[ANY_WRITER], writer_failures_max=1)
+        for tokens, starts in ((21 * K, 1), (22 * K, 1), (31 * K, 2), (32 * K, 2)):
+            assert turns.told(tokens) == "CONTINUE"
+            assert len(turns.states) == starts, f"at {tokens} tokens"
+            if turns.states[-1] == "WRITING":
+                turns.write(written)
+        kit.exited(turns.ref)
+
+
 def check_a_skipped_start_consumes_nothing(kit: RunnerKit) -> None:
     """C06: while one writer writes, another is not started, and the rung that it would have been for is there for the
     next turn.
@@ -165,7 +215,9 @@ def check_lateness_is_no_failure(kit: RunnerKit) -> None:
     """
     turns = Turns(kit, writer=[ANY_WRITER])
     assert turns.told(STEP, measurement_id="m") == "WAIT"
-    kit.clock.advance(180)
+    kit.clock.advance(179)
+    assert turns.waits_ms == 1000
+    kit.clock.advance(1)
     assert turns.told(STEP, measurement_id="m") == "COMPACT"
     assert (turns.states, turns.context.failures) == (["TIMED_OUT"], 0)
     assert not turns.checkpoints[0].HasField("ended_at")
@@ -248,6 +300,11 @@ def check_a_measurement_counts_once(kit: RunnerKit) -> None:
     assert turns.told(WINDOW, turn=7, measurement_id="m2") == "CONTINUE"
     assert turns.told(WINDOW, turn=6, measurement_id="m3") == "CONTINUE"
     assert turns.told(WINDOW, turn=8, measurement_id="m4") == "COMPACT"
+    assert turns.told(K, measurement_id="m5") == "CONTINUE"
+    assert turns.told(WINDOW, measurement_id="m4") == "CONTINUE", "it has been used, though it is not the latest"
+    kit.exited(turns.ref, KILLED)
+    turns.ref = kit.start()
+    assert turns.told(WINDOW, turn=1, measurement_id="m5") == "COMPACT", "the next worker's m5 is another one"
     kit.exited(turns.ref)
     turns = Turns(kit)
     turns.report(turns.ask(STEP, turn=1).directive_id, content="so far")
@@ -320,3 +377,21 @@ def check_nobody_writes_for_a_worker_that_is_gone(kit: RunnerKit) -> None:
     turns.ref = kit.start()
     assert turns.ask(K).checkpoint.content == "kept"
     assert (turns.context.reductions, turns.context.failures) == (1, 0)
+
+
+def check_a_retry_finds_what_its_task_left(kit: RunnerKit) -> None:
+    """C09: the end of a task aborts a command that writes, which is no failure of it, and overtakes the reduction that is
+    due. A retry is in the same epoch: its worker finds the rung again, and a reduction is asked for again.
+    """
+    turns = Turns(kit, writer=[ANY_WRITER])
+    assert turns.told(STEP) == "WAIT"
+    kit.complete(turns.ref, failed=True)
+    kit.exited(turns.ref)
+    assert (turns.states, turns.signals()) == (["SUPERSEDED"], ["the task is FAILED"])
+    assert (turns.context.consumed, turns.context.failures) == (0, 0)
+    kit.on_task("RetryTask", turns.ref.task_id)
+    turns.ref = kit.start()
+    assert turns.told(K) == "CONTINUE"
+    assert turns.told(STEP) == "WAIT"
+    turns.write(committed("so far"))
+    assert turns.ask(STEP).checkpoint.content == "so far"

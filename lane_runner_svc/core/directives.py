@@ -27,6 +27,8 @@ class Directive(enum.Enum):
     WRAP_UP = "WRAP_UP"
 
 
+EARLIER_IDS_MAX: Final = 16
+"""How many ids of measurements are remembered beside the latest; more than a worker measures at the same time."""
 ACTS: Final = frozenset({Directive.REBUILD, Directive.COMPACT, Directive.WRAP_UP})
 """What discharges the signal."""
 
@@ -45,10 +47,11 @@ class Usage:
 class Context:
     """The context window of a task in one epoch, as stored.
 
-    ``attempt`` to ``tokens`` are the latest measurement. Of the ``cycle``: ``consumed`` is the highest rung that is,
-    ``raised`` whether the last one has asked for its reduction, ``tried_tokens`` the fewest tokens since the writer's last
-    start, ``injected`` what the rebuild that began it put in. ``failures`` counts the writer's since the last reduction, and
-    ``boundary_*`` is the turn of that.
+    ``attempt`` to ``tokens`` are the latest measurement, ``earlier_ids`` are those before it of the same attempt. Of the
+    ``cycle``: ``consumed`` is the highest rung that is, ``raised`` whether the last one has asked for its reduction,
+    ``tried_tokens`` the fewest tokens since the writer's last start, ``injected`` what the rebuild that began it put in, as
+    far as that can still be there. ``failures`` counts the writer's since the last reduction, and ``boundary_*`` is the turn
+    of that.
     """
 
     task_id: str
@@ -67,6 +70,7 @@ class Context:
     wrapped_up: bool = False
     boundary_attempt: int = 0
     boundary_turn: int = 0
+    earlier_ids: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,6 +157,11 @@ def rebuilt(context: Context, inserted_tokens: int) -> Context:
     )
 
 
+def withdrawn(context: Context) -> Context:
+    """The task has ended before anybody acted on the signal: a retry's worker that is over the last rung asks anew."""
+    return replace(context, raised=False)
+
+
 def written(context: Context, checkpoint: Checkpoint, state: CheckpointState) -> Context:
     """The writer has ended. A start that came to nothing for no fault of its own gives its rung back; one that could not be
     made counts as a try, or it would be made at every turn.
@@ -167,23 +176,27 @@ def written(context: Context, checkpoint: Checkpoint, state: CheckpointState) ->
 
 
 def _counts(context: Context, usage: Usage) -> bool:
-    """A measurement counts once. One of an earlier turn than the last is an old one, and one that is not of a later turn
-    than the last reduction is about the context before it.
+    """A measurement counts once; each worker has ids of its own. One of an earlier turn than the last is an old one, and one
+    that is not of a later turn than the last reduction is about the context before it.
     """
-    if usage.measurement_id == context.measurement_id:
+    same_worker = usage.attempt == context.attempt
+    if same_worker and usage.measurement_id in (context.measurement_id, *context.earlier_ids):
         return False
-    in_order = usage.attempt != context.attempt or usage.turn >= context.turn
+    in_order = not same_worker or usage.turn >= context.turn
     return in_order and (usage.attempt != context.boundary_attempt or usage.turn > context.boundary_turn)
 
 
 def _noted(context: Context, usage: Usage) -> Context:
+    earlier_ids = (*context.earlier_ids, context.measurement_id) if usage.attempt == context.attempt else ()
     return replace(
         context,
+        earlier_ids=earlier_ids[-EARLIER_IDS_MAX:],
         attempt=usage.attempt,
         turn=usage.turn,
         measurement_id=usage.measurement_id,
         tokens=usage.tokens,
         tried_tokens=min(context.tried_tokens, usage.tokens),
+        injected=min(context.injected, usage.tokens),
     )
 
 
@@ -218,7 +231,8 @@ def _starts(context: Context, writer: Checkpoint | None, ladder: Ladder, wish: W
         return crossing
     again = context.tokens > context.tried_tokens and context.failures < wish.writer_failures_max
     if writer.state is CheckpointState.NOT_STARTED:
-        return crossing and again
+        next_rung = _reached(context, ladder) > _reached(replace(context, tokens=writer.tokens), ladder)
+        return crossing and (again or next_rung)
     if writer.failure is None or crossing:
         return crossing
     return again and writer.failure.retryable and context.tokens < ladder.limit

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import json
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, fields
 from typing import Any, Final
 
@@ -45,6 +46,7 @@ def load(reader: Reader, task_id: str, epoch: int) -> Context:
         return Context(task_id=task_id, epoch=epoch)
     values: dict[str, Any] = dict(zip(_CONTEXT, row, strict=True))
     values |= {"raised": bool(values["raised"]), "wrapped_up": bool(values["wrapped_up"])}
+    values["earlier_ids"] = tuple(json.loads(values["earlier_ids"]))
     return made(Context, values)
 
 
@@ -54,8 +56,16 @@ def save(uow: UnitOfWork, context: Context) -> None:
     uow.execute(
         f"INSERT INTO contexts ({', '.join(_CONTEXT)}) VALUES ({', '.join('?' * len(_CONTEXT))})"  # noqa: S608
         f" ON CONFLICT (task_id, epoch) DO UPDATE SET {sets}",
-        [getattr(context, name) for name in _CONTEXT],
+        [json.dumps(value) if isinstance(value := getattr(context, name), tuple) else value for name in _CONTEXT],
     )
+
+
+def change(uow: UnitOfWork, task_id: str, epoch: int, how: Callable[[Context], Context]) -> None:
+    """Store what a context window becomes, if that is anything else."""
+    before = load(uow, task_id, epoch)
+    after = how(before)
+    if after != before:
+        save(uow, after)
 
 
 def insert_checkpoint(uow: UnitOfWork, checkpoint: Checkpoint) -> None:

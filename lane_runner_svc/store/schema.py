@@ -307,6 +307,12 @@ def signals_contexts_checkpoints(db: Database) -> None:
     _run(db, SIGNALS)
 
 
+@MIGRATIONS()
+def earlier_measurements(db: Database) -> None:
+    """Which measurements of its attempt a context window has seen before the latest, as a JSON array of a few ids."""
+    _run(db, "ALTER TABLE contexts ADD COLUMN earlier_ids TEXT NOT NULL DEFAULT '[]'")
+
+
 def _run(db: Database, statements: str) -> None:
     for statement in statements.split(";\n"):
         if statement.strip():

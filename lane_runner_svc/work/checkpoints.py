@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from lane_runner_svc.core import directives
 from lane_runner_svc.core.checkpoints import CheckpointState, Written
 from lane_runner_svc.store import contexts
 from lane_runner_svc.work.session import AttemptRef, Session
@@ -18,10 +17,6 @@ def ended(session: Session, checkpoint_id: str, written: Written) -> bool:
     session.end_checkpoint(
         checkpoint, written.state, detail=written.detail, failure=written.failure, content=written.content
     )
-    before = contexts.load(session.uow, checkpoint.task_id, checkpoint.epoch)
-    after = directives.written(before, checkpoint, written.state)
-    if after != before:
-        contexts.save(session.uow, after)
     return True
 
 

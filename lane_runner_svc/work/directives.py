@@ -124,15 +124,20 @@ def report(session: Session, ref: AttemptRef, directive_id: str, said: Report) -
         written = committed(said.content) if said.done else failed(said.failure, said.detail or "the worker said so")
         checkpoints.ended(session, given.checkpoint_id, written)
     if given.kind is Directive.REBUILD and said.done:
-        _rearm(session, task, said.inserted_tokens)
+        assert given.checkpoint_id is not None, "a rebuild has something to rebuild from"
+        _rearm(session, task, contexts.load_checkpoint(session.uow, given.checkpoint_id).cycle, said.inserted_tokens)
     return True
 
 
-def _rearm(session: Session, task: Task, inserted_tokens: int) -> None:
-    """The context was rebuilt: a new cycle begins, and whatever was being written is about the old one."""
+def _rearm(session: Session, task: Task, cycle: int, inserted_tokens: int) -> None:
+    """The context was rebuilt: a new cycle begins, and whatever was being written is about the old one. A cycle ends once:
+    a report that comes after another rebuild from the same cycle takes nothing of the new one away.
+    """
+    context = contexts.load(session.uow, task.task_id, task.epoch)
+    if context.cycle != cycle:
+        return
     for checkpoint in contexts.in_flight(session.uow, task.task_id):
         checkpoints.superseded(session, checkpoint.checkpoint_id, "the context was rebuilt meanwhile")
-    context = contexts.load(session.uow, task.task_id, task.epoch)
     contexts.save(session.uow, core.rebuilt(context, inserted_tokens))
 
 

@@ -8,7 +8,7 @@ from operator import attrgetter
 from random import Random
 from typing import Any, Final
 
-from lane_runner_svc.core import family
+from lane_runner_svc.core import directives, family
 from lane_runner_svc.core.checkpoints import Checkpoint, CheckpointState
 from lane_runner_svc.core.happenings import Happening, InputCame, transition
 from lane_runner_svc.core.holds import Actor, Hold, HoldState
@@ -239,13 +239,17 @@ class Session:
         for signal in signals.outstanding(self.uow, task.task_id):
             if signal.kind is not SignalKind.PAUSE:
                 self._discharge(signal, by=RUNNER, how=f"the task is {task.state.name}")
+            if signal.kind is SignalKind.REDUCE_CONTEXT:
+                contexts.change(self.uow, task.task_id, task.epoch, directives.withdrawn)
         for checkpoint in contexts.in_flight(self.uow, task.task_id):
             self.end_checkpoint(checkpoint, CheckpointState.SUPERSEDED, detail=f"the task is {task.state.name}")
 
     def end_checkpoint(self, checkpoint: Checkpoint, state: CheckpointState, *, detail: str, **more: Any) -> None:
-        """Store what a start of the writer came to, and have its process looked after."""
+        """Store what a start of the writer came to, also for its rung, and have its process looked after."""
         ended = replace(checkpoint, state=state, detail=detail, ended_wall_ms=self.now.wall_ms, **more)
         contexts.update_checkpoint(self.uow, ended)
+        told = lambda context: directives.written(context, checkpoint, state)  # noqa: E731
+        contexts.change(self.uow, checkpoint.task_id, checkpoint.epoch, told)
         self.changed[WRITERS] = None
         self.changed[Topic("context", checkpoint.task_id)] = None
         self.events.append(("checkpoint.ended", {"state": state.value}))

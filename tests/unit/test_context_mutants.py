@@ -59,7 +59,8 @@ def failed_rebuild_rearms(patch: Patch) -> None:
     def mutant(session: Any, ref: Any, directive_id: str, said: Any) -> bool:
         now = report(session, ref, directive_id, said)
         if not said.done:
-            directives._rearm(session, directives.current(session, ref), 0)
+            task = directives.current(session, ref)
+            directives._rearm(session, task, directives.contexts.load(session.uow, task.task_id, task.epoch).cycle, 0)
         return now
 
     patch.setattr(directives, "report", mutant)
@@ -75,6 +76,17 @@ def _once(look: Callable[..., str | None]) -> Callable[..., str | None]:
         return None if context.reductions else look(reader, context)
 
     return mutant
+
+
+def every_report_of_a_rebuild_rearms(patch: Patch) -> None:
+    """Nobody asks whether the cycle of a rebuild has ended already."""
+    rearm = directives._rearm
+
+    def mutant(session: Any, task: Any, _cycle: int, inserted_tokens: int) -> None:
+        now = directives.contexts.load(session.uow, task.task_id, task.epoch)
+        rearm(session, task, now.cycle, inserted_tokens)
+
+    patch.setattr(directives, "_rearm", mutant)
 
 
 def injected_context_pushes_the_ladder(patch: Patch) -> None:
@@ -103,6 +115,28 @@ def finished_writer_is_forgotten(patch: Patch) -> None:
         return latest.checkpoint_id if latest and latest.state is CheckpointState.SUCCEEDED else None
 
     patch.setattr(directives.contexts, "usable_checkpoint", mutant)
+
+
+def injected_context_never_leaves(patch: Patch) -> None:
+    """What a rebuild has put in is left out of the ladder, though less is in use."""
+    noted = core._noted
+    patch.setattr(core, "_noted", lambda context, usage: replace(noted(context, usage), injected=context.injected))
+
+
+def cap_holds_at_the_next_rung(patch: Patch) -> None:
+    """A writer that could not be started is not tried again, however far usage grows."""
+    starts = core._starts
+
+    def mutant(context: Context, writer: Any, ladder: Any, wish: Any) -> bool:
+        return context.failures < wish.writer_failures_max and starts(context, writer, ladder, wish)
+
+    patch.setattr(core, "_starts", mutant)
+
+
+def impatient(patch: Patch) -> None:
+    """A writer is waited for a second less."""
+    until = core.waited_until_ms
+    patch.setattr(core, "waited_until_ms", lambda writer, wish: max(0, until(writer, wish) - 1000))
 
 
 def timeout_is_a_failure(patch: Patch) -> None:
@@ -147,7 +181,7 @@ def retry_without_growth(patch: Patch) -> None:
 def retries_have_no_budget(patch: Patch) -> None:
     """Failures are not counted."""
     written = core.written
-    patch.setattr(checkpoints.directives, "written", lambda *all_: replace(written(*all_), failures=0))
+    patch.setattr(core, "written", lambda *all_: replace(written(*all_), failures=0))
 
 
 def retry_without_room(patch: Patch) -> None:
@@ -177,6 +211,22 @@ def reductions_are_not_counted(patch: Patch) -> None:
 def measurements_count_again(patch: Patch) -> None:
     """Nobody asks whether a measurement has been used, or is older than the reduction."""
     patch.setattr(core, "_counts", lambda _context, _usage: True)
+
+
+def only_the_latest_measurement_is_known(patch: Patch) -> None:
+    """A measurement that comes again after another one counts again."""
+    noted = core._noted
+    patch.setattr(core, "_noted", lambda context, usage: replace(noted(context, usage), earlier_ids=()))
+
+
+def measurements_of_all_attempts_are_one(patch: Patch) -> None:
+    """The id alone tells measurements apart, whoever gave it."""
+    counts = core._counts
+
+    def mutant(context: Context, usage: Any) -> bool:
+        return usage.measurement_id != context.measurement_id and counts(context, usage)
+
+    patch.setattr(core, "_counts", mutant)
 
 
 def boundary_is_not_looked_at(patch: Patch) -> None:
@@ -224,6 +274,16 @@ def resume_answers_nothing(patch: Patch) -> None:
     patch.setattr(signals, "discharge", mutant)
 
 
+def end_of_a_task_keeps_the_rung(patch: Patch) -> None:
+    """What the end of a task supersedes has consumed its rung."""
+    patch.setattr(core, "written", lambda context, _checkpoint, _state: context)
+
+
+def end_of_a_task_answers_for_good(patch: Patch) -> None:
+    """A reduction that the end of a task has overtaken is not asked for again."""
+    patch.setattr(core, "withdrawn", lambda context: context)
+
+
 def attempts_leave_their_writing(patch: Patch) -> None:
     """What a worker was writing is in flight for ever."""
     patch.setattr(checkpoints, "worker_ended", lambda _session, _ref: None)
@@ -234,10 +294,14 @@ MUTANTS: list[tuple[Callable[[Patch], None], Callable[[RunnerKit], None]]] = [
     (discharge_rearms, checks.check_acting_discharges_whatever_the_act),
     (discharge_rearms, checks.check_only_an_inserted_rebuild_rearms),
     (failed_rebuild_rearms, checks.check_only_an_inserted_rebuild_rearms),
+    (every_report_of_a_rebuild_rearms, checks.check_a_cycle_ends_once),
     (failed_rebuild_compacts, checks.check_only_an_inserted_rebuild_rearms),
     (injected_context_pushes_the_ladder, checks.check_only_an_inserted_rebuild_rearms),
     (skipped_start_consumes_its_rung, checks.check_a_skipped_start_consumes_nothing),
     (finished_writer_is_forgotten, checks.check_a_skipped_start_consumes_nothing),
+    (injected_context_never_leaves, checks.check_only_what_is_there_pushes_no_ladder),
+    (cap_holds_at_the_next_rung, checks.check_each_further_rung_is_tried_once),
+    (impatient, checks.check_lateness_is_no_failure),
     (timeout_is_a_failure, checks.check_lateness_is_no_failure),
     (late_writer_is_given_up, checks.check_lateness_is_no_failure),
     (presence_is_a_checkpoint, checks.check_only_the_marker_commits),
@@ -247,10 +311,14 @@ MUTANTS: list[tuple[Callable[[Patch], None], Callable[[RunnerKit], None]]] = [
     (retry_without_room, checks.check_a_retry_needs_three_things),
     (reductions_are_not_counted, checks.check_reductions_have_a_budget),
     (measurements_count_again, checks.check_a_measurement_counts_once),
+    (only_the_latest_measurement_is_known, checks.check_a_measurement_counts_once),
+    (measurements_of_all_attempts_are_one, checks.check_a_measurement_counts_once),
     (boundary_is_not_looked_at, checks.check_a_measurement_counts_once),
     (stops_are_about_the_task, checks.check_a_stop_is_about_one_attempt),
     (end_answers_a_pause, checks.check_a_pause_is_outstanding_until_it_is_resumed),
     (resume_answers_nothing, checks.check_a_pause_is_outstanding_until_it_is_resumed),
+    (end_of_a_task_keeps_the_rung, checks.check_a_retry_finds_what_its_task_left),
+    (end_of_a_task_answers_for_good, checks.check_a_retry_finds_what_its_task_left),
     (attempts_leave_their_writing, checks.check_nobody_writes_for_a_worker_that_is_gone),
 ]
 
