@@ -80,6 +80,10 @@ class Rig:
         """Living processes that carry the marks of this rig's task."""
         return marked(self.task_id)
 
+    async def runs_only(self, pid: int) -> None:
+        """Insist that this process lives, and no other; on its way into its program it shows no mark for a moment."""
+        await until(lambda: self.alive() == [pid])
+
     async def close(self) -> None:
         """Let go, end what the test left running, and insist that nothing is left."""
         await self.host.close()

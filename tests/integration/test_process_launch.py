@@ -164,7 +164,7 @@ async def test_p10_launch_is_idempotent(rig: Rig) -> None:
     identities = await asyncio.gather(*(rig.host.launch(spec) for _ in range(5)))
     identities.append(await rig.host.launch(spec))
     assert len(set(identities)) == 1
-    assert rig.alive() == [identities[0].pid]
+    await rig.runs_only(identities[0].pid)
 
 
 async def test_p10_launch_of_an_ended_attempt_runs_nothing(rig: Rig) -> None:
@@ -200,7 +200,7 @@ async def test_second_host_cannot_start_a_running_attempt(rig: Rig, tmp_path: Pa
     other = Rig(tmp_path, task_id=rig.task_id)
     try:
         assert await other.host.launch(spec) == first
-        assert rig.alive() == [first.pid]
+        await rig.runs_only(first.pid)
     finally:
         await other.host.close()
         other.spawner.close()
@@ -239,7 +239,7 @@ async def test_a_slow_launch_does_not_delay_another(rig: Rig) -> None:
     slow = asyncio.create_task(rig.host.launch(rig.spec("sleep", "1000", attempt=1)))
     await until(lambda: (rig.directory(1) / "shim.sock").exists())
     fast = await rig.host.launch(rig.spec("sleep", "1000", attempt=2))
-    assert rig.alive() == [fast.pid]
+    await rig.runs_only(fast.pid)
     assert not slow.done()
     reader = os.open(log, os.O_RDONLY | os.O_NONBLOCK)
     assert (await slow).pid in rig.alive()
@@ -275,7 +275,7 @@ async def test_spawner_killed_under_a_launch(rig: Rig, after: float) -> None:
     assert rig.spawner.pid is not None
     asyncio.get_running_loop().call_later(after, os.kill, rig.spawner.pid, signal.SIGKILL)
     identity = await rig.host.launch(rig.spec("sleep", "1000"))
-    assert rig.alive() == [identity.pid]
+    await rig.runs_only(identity.pid)
 
 
 async def test_spawner_that_cannot_live_is_a_failed_launch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
