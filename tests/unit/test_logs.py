@@ -77,3 +77,16 @@ def test_exceptions_are_inside_the_line(stream: io.StringIO) -> None:
         log.exception("failed")
     (line,) = lines(stream)
     assert line["exception"].endswith("ValueError: invalid literal for int() with base 10: 'many'")
+
+
+def test_a_caller_that_has_gone_is_nobodys_error(stream: io.StringIO) -> None:
+    """What gRPC says of one is left out; whatever else it says is told."""
+    logs.configure("supervisor", "s-1", stream=stream)
+    grpc_log = logging.getLogger("grpc._cython.cygrpc")
+    grpc_log.error("ExecuteBatchError raised in core by servicer method [%s]", "/a/b")
+    grpc_log.error("Unexpected [%s] raised by servicer method [%s]", "x", "/a/b")
+    log.error("ExecuteBatchError raised in core of ours")
+    assert [line["message"] for line in lines(stream)] == [
+        "Unexpected [x] raised by servicer method [/a/b]",
+        "ExecuteBatchError raised in core of ours",
+    ]
