@@ -1,7 +1,4 @@
-"""Work that blocks, done beside the event loop, one piece at a time.
-
-A daemon thread for each piece: whatever hangs in it holds up neither the loop nor the end of the process.
-"""
+"""The blocking part of a sink, done beside the event loop, one piece at a time."""
 
 from __future__ import annotations
 
@@ -11,9 +8,9 @@ import logging
 import os
 import socket
 import ssl
-import threading
 from collections.abc import Callable
 
+from lanewarden.aside import begin
 from supervisor_svc.sinks import SinkFailed
 
 log = logging.getLogger(__name__)
@@ -35,32 +32,19 @@ class Aside:
         """
         if self._busy:
             raise SinkFailed("the try before has not ended yet")
-        loop = asyncio.get_running_loop()
-        done: asyncio.Future[None] = loop.create_future()
         self._busy = True
-
-        def settle(failed: SinkFailed | None) -> None:
-            self._busy = False
-            if done.done():
-                return
-            if failed is None:
-                done.set_result(None)
-            else:
-                done.set_exception(failed)
-
-        def body() -> None:
-            failed = _failure(work)
-            try:
-                loop.call_soon_threadsafe(settle, failed)
-            except RuntimeError:  # the loop is closed: nobody waits any more
-                return
-
-        threading.Thread(target=body, daemon=True, name="sink").start()
+        done = begin(lambda: _failure(work), name="sink")
+        done.add_done_callback(self._ended)
         try:
             async with asyncio.timeout(self._seconds):
-                await done
+                failed = await asyncio.shield(done)
         except TimeoutError:
             raise SinkFailed(f"not done within {self._seconds:g} s") from None
+        if failed is not None:
+            raise failed
+
+    def _ended(self, _: asyncio.Future[SinkFailed | None]) -> None:
+        self._busy = False
 
 
 def _failure(work: Callable[[], None]) -> SinkFailed | None:

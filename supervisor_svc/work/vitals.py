@@ -1,4 +1,4 @@
-"""What runners tell of themselves with each renewal. Memory only: it is told again, and it decides nothing."""
+"""What runners tell of themselves with each renewal. Memory only, for it is told again; only storms decide anything."""
 
 from __future__ import annotations
 
