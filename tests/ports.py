@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import os
-import random
 import socket
+from functools import cache
 from itertools import count
 from typing import Final
 
@@ -12,18 +11,18 @@ FIRST: Final = 10_000
 """All are below the ports that the kernel gives to whoever asks for any: one that waits for its service, or that a killed
 service has just left, is then nobody else's.
 """
-EACH: Final = 1_000
-"""Ports of one worker of the suite; 32,768 and above are the kernel's."""
-WORKERS: Final = 20
+EACH: Final = 500
+"""Ports of one process that runs tests."""
+PROCESSES_MAX: Final = 44
 
-_numbers = count(random.randrange(EACH))
+_numbers = count()
 
 
 def free_port() -> int:
     """A port of this test process's own on which nobody listens."""
-    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")) % WORKERS
+    first, _ = _own()
     for _ in range(EACH):
-        port = FIRST + worker * EACH + next(_numbers) % EACH
+        port = first + next(_numbers) % EACH
         with socket.socket() as probe:
             try:
                 probe.bind(("127.0.0.1", port))
@@ -31,3 +30,17 @@ def free_port() -> int:
                 continue
             return port
     raise AssertionError("no port is free")
+
+
+@cache
+def _own() -> tuple[int, socket.socket]:
+    """The first of this process's ports, and what keeps others from them: a name that is free again when the process ends."""
+    for number in range(PROCESSES_MAX):
+        claim = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        try:
+            claim.bind(f"\0lanewarden-test-ports-{number}")
+        except OSError:
+            claim.close()
+            continue
+        return FIRST + number * EACH, claim
+    raise AssertionError(f"{PROCESSES_MAX} processes run tests already")
