@@ -34,7 +34,7 @@ def free_port() -> int:
 
 @cache
 def _own() -> tuple[int, socket.socket]:
-    """The first of this process's ports, and what keeps others from them: a name that is free again when the process ends."""
+    """The first of this process's ports, and what keeps others from them: a name that is free when the process ends."""
     for number in range(PROCESSES_MAX):
         claim = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         try:

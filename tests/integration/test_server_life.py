@@ -12,7 +12,6 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
-import grpc
 import pytest
 from grpc_channelz.v1 import channelz_pb2
 from grpc_health.v1 import health_pb2
@@ -26,9 +25,6 @@ from lanewarden.server import (
     Server,
     SocketPathTooLong,
 )
-from lanewarden.server.calls import CALLER_GONE_SECONDS, Method
-from lanewarden.server.streams import Streams
-from lanewarden.telemetry import OFF
 from tests import echo_service as echo
 from tests.grpcurl import find
 
@@ -351,36 +347,3 @@ async def test_r06_grpcurl_lists_describes_and_calls() -> None:
         assert detail == {"reason": "WORKER_DEAD", "domain": "lanewarden", "metadata": facts}
         code, text = await grpcurl("-plaintext", target, "grpc.channelz.v1.Channelz/GetServers")
         assert (code, "server" in json.loads(text)) == (0, True)
-
-
-class CallerGone:
-    """A call whose caller has gone, which gRPC itself does not know yet."""
-
-    def invocation_metadata(self) -> tuple[tuple[str, str], ...]:
-        return (("authorization", f"Bearer {TOKEN}"),)
-
-    def time_remaining(self) -> float:
-        return 9.0
-
-    async def write(self, message: bytes) -> None:
-        raise grpc.aio.InternalError(message)
-
-
-async def test_a_stream_whose_caller_has_gone_waits_to_be_canceled() -> None:
-    """Whoever returns before gRPC knows has it write a status, which fails, with an error in the log of nobody's making."""
-    method = Method(
-        echo.service().methods_by_name["Watch"],
-        echo.EchoHandlers(),
-        authenticator=echo.OneToken(),
-        roles=echo.ROLES[f"{echo.SERVICE}/Watch"],
-        limits=Limits(),
-        streams=Streams(1),
-        telemetry=OFF,
-    )
-    serve = method.rpc_handler().unary_stream(echo.request(text="first").SerializeToString(), CallerGone())
-    served = asyncio.ensure_future(serve)
-    done, _ = await asyncio.wait([served], timeout=CALLER_GONE_SECONDS / 2)
-    assert not done
-    served.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await served
