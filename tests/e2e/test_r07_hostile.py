@@ -95,12 +95,17 @@ class Attack:
         self._random = random
         self._per_kind = per_kind
 
-    async def storm(self, door: Door, chosen: Callable[[str], bool]) -> None:
+    async def everywhere(self, ground: Ground, chosen: Callable[[MethodDescriptor], bool]) -> None:
+        """The chosen methods at every door at once, on ground that is made good first."""
+        ground.renew()
+        await asyncio.gather(*(self.storm(door, chosen) for door in ground.doors))
+
+    async def storm(self, door: Door, chosen: Callable[[MethodDescriptor], bool]) -> None:
         """The chosen methods of the service: the whole lot by the roles that may call them, a few by every role."""
         forge = Forge(self._random, door.known)
         async with grpc.aio.insecure_channel(door.target, options=wire.CLIENT_OPTIONS) as channel:
             for method in door.service.methods:
-                if not chosen(method.name):
+                if not chosen(method):
                     continue
                 allowed = METHOD_ROLES[f"{door.service.full_name}/{method.name}"]
                 may = [role for role in door.tokens if role in allowed]
@@ -244,16 +249,20 @@ class Ground:
         ]
 
     def renew(self) -> None:
-        """Tasks with input that go on, whatever lane has become free, in place of those of the last round; and a lease that
-        is live, however long that took.
+        """Tasks with input that go on, whatever lane has become free, and tasks that have ended, in place of those of the
+        last round; and a lease that is live, however long that took.
         """
         spec = {"argv": ["sleep", "600"], "cwd": "/", "gates": ["review"]}
         del self._tasks[self._lasting :]
-        for _ in range(6):  # at the runner itself, for a stranger may have registered
+        runner = self.pair.lane_runner  # itself, for a stranger may have registered at the supervisor
+        for number in range(9):
             submit = lane_runner_service_pb2.SubmitTaskRequest(request_id=str(uuid.uuid4()), spec=spec)
-            task_id = self.pair.lane_runner.SubmitTask(submit).task.task_id
+            task_id = runner.SubmitTask(submit).task.task_id
             told = lane_runner_service_pb2.SendInputRequest(request_id=str(uuid.uuid4()), task_id=task_id, text="more")
-            self.pair.lane_runner.SendInput(told)
+            runner.SendInput(told)
+            if number >= 6:
+                stop = lane_runner_service_pb2.CancelTaskRequest(request_id=str(uuid.uuid4()), task_id=task_id)
+                runner.CancelTask(stop)
             self._tasks.append(task_id)
         with contextlib.suppress(Refusal):  # it may be somebody else's by now, and nobody needs it any more
             self._generations[:] = [self._register("stranger")]
@@ -339,15 +348,14 @@ async def assail(ground: Ground, seed: int, per_kind: int) -> None:
     before = pair.supervisor.pid, pair.runner.pid
     attack = Attack(Random(seed), per_kind)
     late = set().union(*ROUNDS)
-    for chosen in (lambda name: name not in late, *(names.__contains__ for names in ROUNDS)):
-        ground.renew()
-        await asyncio.gather(*(attack.storm(door, chosen) for door in ground.doors))
+    await attack.everywhere(ground, lambda method: method.name not in late)
+    for names in ROUNDS:
+        await attack.everywhere(ground, lambda method, names=names: method.name in names)
     found = attack.verdict
     methods = {method.full_name for door in ground.doors for method in door.service.methods}
     for _ in range(MORE_ROUNDS):  # what a request can do depends on how far the workers have come, so on the machine
-        if unreached := {name.rpartition(".")[2] for name in methods - found.reached}:
-            ground.renew()
-            await asyncio.gather(*(attack.storm(door, unreached.__contains__) for door in ground.doors))
+        if unreached := methods - found.reached:
+            await attack.everywhere(ground, lambda method, names=unreached: method.full_name in names)
     assert not found.faults, f"seed {seed}: {len(found.faults)} faults:\n" + "\n".join(found.faults[:20])
     unreached = methods - found.reached
     assert not unreached, f"no request was good enough for these to do anything: {sorted(unreached)}"
