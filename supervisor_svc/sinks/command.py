@@ -6,10 +6,11 @@ import asyncio
 import os
 import signal
 import subprocess
+import tempfile
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import IO, Final
 
 from supervisor_svc.sinks import SEND_SECONDS, SinkFailed
 from supervisor_svc.sinks.aside import Aside
@@ -53,15 +54,18 @@ class CommandSink:
             raise
 
     def _run(self, notification: Notification, given_up: threading.Event) -> None:
-        with subprocess.Popen(
-            self._argv,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            env={**self._environment, KEY_VARIABLE: notification.key},
-            start_new_session=True,
-        ) as process:
-            if not _ends(process, notification.payload.encode(), time.monotonic() + self._seconds, given_up):
+        with (
+            _in_memory(notification.payload.encode()) as given,
+            subprocess.Popen(
+                self._argv,
+                stdin=given,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                env={**self._environment, KEY_VARIABLE: notification.key},
+                start_new_session=True,
+            ) as process,
+        ):
+            if not _ends(process, time.monotonic() + self._seconds, given_up):
                 # Ours, and not reaped yet, so the number cannot be anybody else's.
                 os.killpg(process.pid, signal.SIGKILL)
                 raise SinkFailed(f"killed because it did not end within {self._seconds:g} s")
@@ -71,15 +75,22 @@ class CommandSink:
             raise SinkFailed(f"exited with code {process.returncode}")
 
 
-def _ends(process: subprocess.Popen[bytes], data: bytes, end: float, given_up: threading.Event) -> bool:
-    """Give the program its input; whether it ends in time."""
-    given: bytes | None = data
+def _in_memory(data: bytes) -> IO[bytes]:
+    """A file to read ``data`` from: no pipe, whose writer waits for its reader, and on no disk, which may be full."""
+    on_linux = hasattr(os, "memfd_create")
+    file = os.fdopen(os.memfd_create("notification"), "w+b") if on_linux else tempfile.TemporaryFile()  # noqa: SIM115
+    file.write(data)
+    file.seek(0)
+    return file
+
+
+def _ends(process: subprocess.Popen[bytes], end: float, given_up: threading.Event) -> bool:
+    """Whether the program ends in time."""
     while True:
         try:
-            process.communicate(given, timeout=_LOOK_SECONDS)
+            process.wait(_LOOK_SECONDS)
         except subprocess.TimeoutExpired:
-            given = None  # what is left of it is remembered
+            if given_up.is_set() or time.monotonic() >= end:
+                return False
         else:
             return True
-        if given_up.is_set() or time.monotonic() >= end:
-            return False

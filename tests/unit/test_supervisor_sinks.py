@@ -115,6 +115,15 @@ async def test_a_command_gets_the_json_and_the_key(tmp_path: Path) -> None:
     assert await cause(sink.send(notification("k2"))) == "exited with code 1"
 
 
+async def test_a_command_that_takes_its_time_gets_all_of_it(tmp_path: Path) -> None:
+    """A program that first does something else is given no less, however large the JSON."""
+    out = tmp_path / "out"
+    script = f"sleep 0.2; cat > {shlex.quote(str(out))}"
+    sink = CommandSink("command", ["/bin/sh", "-c", script], environment=os.environ)
+    await sink.send(notification("k1", filler="x" * 300_000))
+    assert json.loads(out.read_text())["filler"] == "x" * 300_000
+
+
 @pytest.mark.parametrize(
     ("argv", "said"),
     [
