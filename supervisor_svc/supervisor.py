@@ -7,7 +7,7 @@ the hub, and the hub wakes the loops and streams that look at the store again.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from random import Random
 from typing import TypeVar
 
@@ -17,6 +17,7 @@ from lanewarden.clock import Clock
 from lanewarden.errors import Refusal
 from lanewarden.hub import Hub, Topic
 from lanewarden.loop_lag import LoopLag
+from lanewarden.records import replace
 from lanewarden.server import Call
 from lanewarden.store import Connection, Emitter, Entity, Store, UnitOfWork
 from lanewarden.v1 import task_pb2

@@ -7,10 +7,11 @@ for; after it has been resolved, the next one is another occurrence, with a numb
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from lane_runner_svc.core.task import clipped
 from lanewarden.errors import Reason, refuse
+from lanewarden.records import replace
 
 
 class IncidentState(enum.Enum):

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from lane_runner_svc.core import limits
 from lane_runner_svc.core.states import TERMINAL, Event, State, after
 from lane_runner_svc.core.task import Author, Effect, HookState, Now, PauseCause, Step, Task, clipped
+from lanewarden.records import replace
 
 
 def move(task: Task, event: Event, now: Now, *, summary: str = "", author: Author = Author.RUNNER) -> Step:

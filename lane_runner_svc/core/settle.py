@@ -8,12 +8,12 @@ happen twice; and no text that a worker or the runner wrote is lost to one of a 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from lane_runner_svc.core.moves import move
 from lane_runner_svc.core.states import Event, State, after
 from lane_runner_svc.core.task import Author, Effect, Now, Step, Task, clipped, ended, ending
 from lanewarden.errors import Reason, refuse
+from lanewarden.records import replace
 
 
 def wake(task: Task, *, inputs: int, open_holds: Sequence[str], now: Now) -> Step:

@@ -13,8 +13,10 @@ every grant and every end of one, and the fence compares it inside the unit of w
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
+
+from lanewarden.records import replace
 
 RENEW_MARGIN: Final = 1.2
 """A renewal may start a fifth late; see client-go's leader election for the same rule."""

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from lane_runner_svc.core.states import TERMINAL, IllegalTransitionError, State
 from lane_runner_svc.core.timers import Patience
 from lanewarden.errors import Reason, refuse
+from lanewarden.records import replace
 
 SUMMARY_BYTES_MAX = 4096
 

@@ -39,7 +39,7 @@ BATCH_MAX: Final = 256
 BATCH_BYTES_MAX: Final = 2 << 20
 GATHER_MARKS_MIN: Final = 16
 """So many marks since the last report are a burst: changes come faster than reports go."""
-GATHER_SECONDS: Final = 0.1
+GATHER_SECONDS: Final = 0.2
 CALL_SECONDS: Final = 5.0
 PAUSE_MS_MAX: Final = 5_000
 

@@ -15,7 +15,7 @@ from lane_runner_svc.core.holds import Actor, Decision, Hold, HoldState, Ruling
 from lane_runner_svc.core.incidents import Incident
 from lane_runner_svc.core.signals import Signal
 from lane_runner_svc.core.task import HookState, Kind, Task
-from lane_runner_svc.store import holds, incidents, messages, signals, tasks
+from lane_runner_svc.store import beside, holds, messages, tasks
 from lane_runner_svc.store.messages import StoredMessage
 from lane_runner_svc.store.tasks import Reader
 from lane_runner_svc.work.hooks import idempotency_key
@@ -48,6 +48,7 @@ def actor_message(actor: Actor | None) -> task_pb2.Actor | None:
 def task_message(reader: Reader, task: Task, runner_id: str) -> task_pb2.Task:
     """A task with what is shown beside it: its open holds, gates, worker, inputs, incidents."""
     attempt = tasks.load_attempt(reader, task.task_id, task.epoch, task.attempt) if task.worker_alive else None
+    shown = beside.load(reader, task)
     message = task_pb2.Task(
         task_id=task.task_id,
         runner_id=runner_id,
@@ -66,17 +67,17 @@ def task_message(reader: Reader, task: Task, runner_id: str) -> task_pb2.Task:
         summary_author=f"AUTHOR_{task.summary_author.value if task.summary_author else 'UNSPECIFIED'}",
         submitted_at=timestamp(task.submitted_wall_ms),
         finished_at=timestamp(task.finished_wall_ms),
-        open_holds=holds.open_ids(reader, task.task_id),
+        open_holds=shown.open_holds,
         version=task.version,
         owner=task_pb2.Actor(identity=task.owner, role=task.owner_role),
         on_success=_hook(task),
         diagnosis=task.diagnosis,
         relaunches=task.relaunches,
         woken=task.woken,
-        incidents=[incident_message(each) for each in incidents.of_epoch(reader, task.task_id, task.epoch)],
-        oldest_input_at=timestamp(messages.waiting_inputs(reader, task.task_id).oldest_wall_ms),
-        children_open=tasks.count_open_children(reader, task.task_id),
-        signals=[signal_message(each) for each in signals.outstanding(reader, task.task_id)],
+        incidents=map(incident_message, shown.incidents),
+        oldest_input_at=timestamp(shown.oldest_input_wall_ms),
+        children_open=shown.children_open,
+        signals=map(signal_message, shown.signals),
     )
     if attempt is not None and task.kind is Kind.SESSION:
         of_round = messages.waiting_inputs(reader, task.task_id, through=attempt.inputs_through)

@@ -18,7 +18,7 @@ ROWS_AT_A_TIME: Final = 50
 _READ_IN: Final = ("options", "state", "expired", "ruling", "acked_by")
 _AS_STORED: Final = tuple(field.name for field in fields(Hold) if field.name not in _READ_IN)
 _UNCLOSED = "state IN ('OPEN', 'RELEASED')"  # word for word the condition of the index holds_unclosed
-_OPEN = f"{_UNCLOSED} AND state = 'OPEN'"  # the first half lets SQLite see that the index holds them all
+OPEN = f"{_UNCLOSED} AND state = 'OPEN'"  # the first half lets SQLite see that the index holds them all
 
 
 def _from_row(row: Row) -> Hold:
@@ -83,7 +83,7 @@ def blocking(reader: Reader, task_id: str) -> list[Hold]:
 def open_ids(reader: Reader, task_id: str) -> list[str]:
     """The escalations of a task that wait for a ruling, oldest first."""
     rows = reader.query(
-        f"SELECT escalation_id FROM holds WHERE task_id = ? AND {_OPEN} ORDER BY position",  # noqa: S608
+        f"SELECT escalation_id FROM holds WHERE task_id = ? AND {OPEN} ORDER BY position",  # noqa: S608
         (task_id,),
     )
     return [str(row[0]) for row in rows]
@@ -98,7 +98,7 @@ def count_blocking(reader: Reader, task_id: str) -> int:
 
 def count_open(reader: Reader, task_id: str) -> int:
     """How many holds of a task wait for a ruling."""
-    row = reader.one(f"SELECT count(*) FROM holds WHERE task_id = ? AND {_OPEN}", (task_id,))  # noqa: S608
+    row = reader.one(f"SELECT count(*) FROM holds WHERE task_id = ? AND {OPEN}", (task_id,))  # noqa: S608
     assert row is not None
     return int(row[0])
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from lane_runner_svc.core.holds import Actor
 from lane_runner_svc.core.signals import Signal, SignalKind
 from lane_runner_svc.store.tasks import Reader
 from lanewarden.store import Row, UnitOfWork
 
+OUTSTANDING: Final = "discharged_how IS NULL"
 _SELECT = (
-    "SELECT signal_id, task_id, epoch, attempt, kind, cause, raised_by, raised_role, raised_wall_ms FROM signals"
-    " WHERE task_id = ? AND discharged_how IS NULL"
+    "SELECT signal_id, task_id, epoch, attempt, kind, cause, raised_by, raised_role, raised_wall_ms FROM signals"  # noqa: S608
+    f" WHERE task_id = ? AND {OUTSTANDING}"
 )
 
 

@@ -217,16 +217,6 @@ def next_limit_ms(reader: Reader) -> int | None:
     return None if row is None else row[0]
 
 
-def count_open_children(reader: Reader, task_id: str) -> int:
-    """How many tasks whose parent this is have not ended."""
-    row = reader.one(
-        f"SELECT count(*) FROM tasks WHERE parent_task_id = ? AND parent_task_id <> '' AND {UNFINISHED}",  # noqa: S608
-        (task_id,),
-    )
-    assert row is not None
-    return int(row[0])
-
-
 def lane_counts(reader: Reader) -> dict[str, dict[str, int]]:
     """Per lane, how many unfinished tasks are in each state."""
     counts: dict[str, dict[str, int]] = {}

@@ -4,7 +4,7 @@ it supervises this runner (I6).
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
 from lane_runner_svc.core.holds import Actor
@@ -15,6 +15,7 @@ from lane_runner_svc.store.audit import Deed
 from lane_runner_svc.store.supervision import Supervision
 from lane_runner_svc.work.session import Session
 from lanewarden.errors import Reason, refuse
+from lanewarden.records import replace
 
 ROLE: Final = "runner"
 

@@ -6,7 +6,6 @@ import os
 import sys
 import traceback
 from collections.abc import Sequence
-from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -19,6 +18,7 @@ from lanewarden.cli.settings import STATE_DIR_VARIABLE, TLS_CA_VARIABLE, default
 from lanewarden.cli.state import NotUp, StateDir
 from lanewarden.cli.terminal import complain
 from lanewarden.errors import Reason, Refusal
+from lanewarden.records import replace
 
 
 class Row(NamedTuple):

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
 from lanewarden.ledger.findings import Entity, Finding, FindingKind, Thresholds
+from lanewarden.records import replace
 
 FINDINGS_MAX: Final = 256
 KEEP_ENDED_MS: Final = 600_000

@@ -9,7 +9,7 @@ import logging
 import threading
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
 from lanewarden.clock import Clock
@@ -17,6 +17,7 @@ from lanewarden.errors import Reason, Refusal, refuse
 from lanewarden.ledger.book import FindingBook, Motion
 from lanewarden.ledger.findings import WINDOW_SECONDS, Finding, FindingKind, Share, Survey, Thresholds, Writer, shares
 from lanewarden.ledger.windows import STEP_MS, Key, Windows, busiest
+from lanewarden.records import replace
 
 log = logging.getLogger(__name__)
 

@@ -8,9 +8,10 @@ to, or at the wall clock if that is further on.
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 
 from lanewarden.clock import SystemClock, boot_id, boottime_ms
+from lanewarden.records import replace
 from lanewarden.store.names import Emitter
 from lanewarden.store.store import Store
 from lanewarden.store.unit import Connection, UnitOfWork

@@ -11,10 +11,11 @@ from __future__ import annotations
 
 import enum
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
 from lanewarden.errors import Reason
+from lanewarden.records import replace
 
 GATHER_MS: Final = 60_000
 """How long an incident waits for others with the same cause before it is filed with them."""

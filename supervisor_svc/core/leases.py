@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
+
+from lanewarden.records import replace
 
 MASS_EXPIRY_MIN: Final = 3
 """Fewer leases than this that expire together say nothing about the supervisor's own side."""

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Final
 
+from lanewarden.records import replace
 from supervisor_svc.core.view import Storm
 
 LASTS_MS_MIN: Final = 5_000

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Final, Protocol, TypeVar
 
 from lanewarden.errors import Reason, Refusal
 from lanewarden.hub import Subscription, Topic
+from lanewarden.records import replace
 from lanewarden.store import Entity
 from lanewarden.waiting import take_within
 from lanewarden.walltime import rfc3339

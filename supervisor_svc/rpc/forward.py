@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing
-from dataclasses import replace
 from typing import Any
 
 from google.protobuf.message import Message
 
 from lanewarden.client import Stub
 from lanewarden.errors import Reason, Refusal, refuse
+from lanewarden.records import replace
 from lanewarden.server import Call
 from lanewarden.store import Entity
 from lanewarden.v1 import incident_pb2, task_pb2

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
+from lanewarden.records import replace
 from lanewarden.store import Connection, Row, UnitOfWork
 from supervisor_svc.core.observation import Observed
 from supervisor_svc.core.view import Author, Text

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
+from lanewarden.records import replace
 from supervisor_svc.core import filing as core
 from supervisor_svc.core.filing import Filing, Stage
 from supervisor_svc.sinks.tracker import Filed

@@ -7,11 +7,11 @@ looks at a lease notices first whether the sweep is overdue.
 from __future__ import annotations
 
 import logging
-from dataclasses import replace
 from typing import Final
 
 from lanewarden.clock import Clock
 from lanewarden.errors import Reason, Refusal, refuse
+from lanewarden.records import replace
 from supervisor_svc.core import leases
 from supervisor_svc.core.leases import Lease, LeaseState, Right, Timing
 

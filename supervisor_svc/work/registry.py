@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
 from lanewarden.errors import Reason, invalid, refuse
 from lanewarden.hub import Topic
+from lanewarden.records import replace
 from supervisor_svc.core import leases
 from supervisor_svc.core.leases import GENERATION_MAX, Timing, Verdict
 from supervisor_svc.store import runners

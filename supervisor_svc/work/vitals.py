@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Final
 
+from lanewarden.records import replace
 from supervisor_svc.core.view import Storm
 from supervisor_svc.work.registry import LANES_MAX
 
