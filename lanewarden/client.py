@@ -12,7 +12,7 @@ from google.protobuf.message import Message
 
 from lanewarden import wire
 from lanewarden.errors import Reason, Refusal
-from lanewarden.telemetry import OFF, TRACEPARENT, Telemetry
+from lanewarden.telemetry import OFF, Span, Telemetry
 
 
 class Stub(Protocol):
@@ -35,7 +35,7 @@ class Connection:
         self, channel: grpc.aio.Channel, target: str, *, token: str, unreachable: Reason, telemetry: Telemetry
     ) -> None:
         self.target = target
-        self.telemetry = telemetry
+        self._telemetry = telemetry
         self._channel = channel
         self._unreachable = unreachable
         self._credential = (("authorization", f"Bearer {token}"),) if token else ()
@@ -54,11 +54,15 @@ class Connection:
     async def __aexit__(self, *exc: object) -> None:
         await self.close()
 
+    def span(self, method: str, continues: str) -> Span:
+        """One call, as part of the current trace or of the one that it ``continues``."""
+        return self._telemetry.client_span(method, self.target, continues=continues)
+
     def call_metadata(
         self, metadata: Mapping[str, str] | None, emitter: str, traceparent: str
     ) -> tuple[tuple[str, str], ...]:
         """What travels beside a request."""
-        return call_metadata(self._credential, metadata, emitter, traceparent or TRACEPARENT.get())
+        return call_metadata(self._credential, metadata, emitter, traceparent)
 
     def refusal(self, error: grpc.aio.AioRpcError) -> Refusal:
         """The refusal that a failed call stands for."""
@@ -123,7 +127,6 @@ class _GrpcStub:
 class _Unary:
     def __init__(self, connection: Connection, channel: grpc.aio.Channel, method: MethodDescriptor) -> None:
         self._connection = connection
-        self._telemetry = connection.telemetry
         self._name = wire.path(method)[1:]
         self._callable: Any = channel.unary_unary(wire.path(method), **wire.serializers(method))
 
@@ -136,34 +139,23 @@ class _Unary:
         emitter: str = "",
         traceparent: str = "",
     ) -> Any:
-        if not self._telemetry.enabled:
-            return await self._send(request, timeout_seconds, metadata, emitter, traceparent)
-        with self._telemetry.client_span(self._name):
-            return await self._send(request, timeout_seconds, metadata, emitter, traceparent)
-
-    async def _send(
-        self,
-        request: Message,
-        timeout: float,
-        metadata: Mapping[str, str] | None,
-        emitter: str,
-        traceparent: str,
-    ) -> Any:
-        sent = self._connection.call_metadata(metadata, emitter, traceparent)
-        call = self._callable(request, timeout=timeout, metadata=sent)
-        try:
-            return await call
-        except grpc.aio.AioRpcError as error:
-            raise self._connection.refusal(error) from None
-        except asyncio.CancelledError:
-            if refusal := self._connection.cancelled(call):
-                raise refusal from None
-            raise
+        with self._connection.span(self._name, traceparent) as span:
+            sent = self._connection.call_metadata(metadata, emitter, span.traceparent)
+            call = self._callable(request, timeout=timeout_seconds, metadata=sent)
+            try:
+                return await call
+            except grpc.aio.AioRpcError as error:
+                raise self._connection.refusal(error) from None
+            except asyncio.CancelledError:
+                if refusal := self._connection.cancelled(call):
+                    raise refusal from None
+                raise
 
 
 class _Stream:
     def __init__(self, connection: Connection, channel: grpc.aio.Channel, method: MethodDescriptor) -> None:
         self._connection = connection
+        self._name = wire.path(method)[1:]
         self._callable: Any = channel.unary_stream(wire.path(method), **wire.serializers(method))
 
     async def __call__(
@@ -175,16 +167,17 @@ class _Stream:
         emitter: str = "",
         traceparent: str = "",
     ) -> AsyncIterator[Any]:
-        sent = self._connection.call_metadata(metadata, emitter, traceparent)
-        call = self._callable(request, timeout=timeout_seconds, metadata=sent)
-        try:
-            async for response in call:
-                yield response
-        except grpc.aio.AioRpcError as error:
-            raise self._connection.refusal(error) from None
-        except asyncio.CancelledError:
-            if refusal := self._connection.cancelled(call):
-                raise refusal from None
-            raise
-        finally:
-            call.cancel()  # a reader that stops early must not leave the stream open
+        with self._connection.span(self._name, traceparent) as span:
+            sent = self._connection.call_metadata(metadata, emitter, span.traceparent)
+            call = self._callable(request, timeout=timeout_seconds, metadata=sent)
+            try:
+                async for response in call:
+                    yield response
+            except grpc.aio.AioRpcError as error:
+                raise self._connection.refusal(error) from None
+            except asyncio.CancelledError:
+                if refusal := self._connection.cancelled(call):
+                    raise refusal from None
+                raise
+            finally:
+                call.cancel()  # a reader that stops early must not leave the stream open

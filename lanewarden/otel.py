@@ -1,34 +1,56 @@
-"""Telemetry that is on. Imported only by :func:`lanewarden.telemetry.configure`, because the SDK is slow to import."""
+"""Telemetry that is on. Imported only by :func:`lanewarden.telemetry.configure`, because the SDK is slow to import.
+
+Whether a span is kept is decided before anything is made for it: by the trace that it belongs to, or for a root by its new
+trace id. One that is not costs a comparison, and its trace id goes on all the same.
+"""
 
 from __future__ import annotations
 
-import contextlib
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+import threading
+import time
+from collections.abc import Iterable
+from contextvars import Token
+from random import getrandbits
+from types import TracebackType
+from typing import Final, Self, cast
 
-from opentelemetry import trace
-from opentelemetry.context import Context
 from opentelemetry.exporter.otlp.proto.grpc.metric_exporter import OTLPMetricExporter
-from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExporter
 from opentelemetry.metrics import Counter
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader
 from opentelemetry.sdk.resources import Resource
-from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
-from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, SpanExportResult
-from opentelemetry.trace import SpanKind, StatusCode
-from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+from opentelemetry.sdk.trace import ReadableSpan, SpanLimits, TracerProvider
+from opentelemetry.sdk.trace.export import BatchSpanProcessor
 
 from lanewarden.errors import Code, Refusal
-from lanewarden.telemetry import TRACEPARENT, Span, Telemetry, TelemetrySettings
+from lanewarden.otel_sampling import Sampling
+from lanewarden.otel_spans import CLIENT, CONSUMER, INTERNAL, SERVER, Exporter, KeptSpan, OneLineExporter
+from lanewarden.telemetry import (
+    TRACEPARENT,
+    Continued,
+    NoSpan,
+    Past,
+    Span,
+    Telemetry,
+    TelemetrySettings,
+    Value,
+    is_kept,
+    valid_traceparent,
+)
 
-log = logging.getLogger(__name__)
+SHUTDOWN_SECONDS: Final = 2.0
+"""What the last spans and counts have to reach a collector when the service stops."""
 
 # The refusals that are the server's fault; the others are answers, and a trace that shows them red is noise.
-_FAULTS = frozenset({Code.DEADLINE_EXCEEDED, Code.UNIMPLEMENTED, Code.INTERNAL, Code.UNAVAILABLE})
+_FAULTS: Final = frozenset({Code.DEADLINE_EXCEEDED, Code.UNIMPLEMENTED, Code.INTERNAL, Code.UNAVAILABLE})
 
 # They log every failed export and every dropped span.
-_TALKATIVE = ("opentelemetry.exporter.otlp", "opentelemetry.sdk._shared_internal")
+_TALKATIVE: Final = ("opentelemetry.exporter.otlp", "opentelemetry.sdk._shared_internal")
+_NO_SPAN: Final = NoSpan()
+_STATUS: Final = "rpc.response.status_code"
+_RANDOM: Final = 2
+"""The flag of W3C's level 2 that says that a trace id is random."""
 
 
 class OtelTelemetry(Telemetry):
@@ -39,36 +61,79 @@ class OtelTelemetry(Telemetry):
     def __init__(self, service_name: str, instance_id: str, settings: TelemetrySettings) -> None:
         for talkative in _TALKATIVE:  # OneLineExporter speaks for them
             logging.getLogger(talkative).setLevel(logging.CRITICAL)
-        exporter = OneLineExporter(OTLPSpanExporter(endpoint=settings.endpoint), settings.endpoint)
         resource = Resource.create({"service.name": service_name, "service.instance.id": instance_id})
         # A provider of one's own: nothing global changes, and two services can live in one test process.
-        self._provider = TracerProvider(resource=resource, shutdown_on_exit=False)
-        self._provider.add_span_processor(BatchSpanProcessor(exporter))
-        self._tracer = self._provider.get_tracer("lanewarden")
-        self._propagator = TraceContextTextMapPropagator()
+        self.sampling = Sampling(TracerProvider(resource=resource, shutdown_on_exit=False).sampler)
+        self._exporter = Exporter(settings.endpoint, resource, SpanLimits())
+        self._spans = BatchSpanProcessor(OneLineExporter(self._exporter, settings.endpoint))
         # Spans say when the collector is lost and when it is back; metrics are silent about the same collector.
         reader = PeriodicExportingMetricReader(OTLPMetricExporter(endpoint=settings.endpoint))
         self._meters = MeterProvider([reader], resource=resource, shutdown_on_exit=False)
         self._meter = self._meters.get_meter("lanewarden")
         self._counters: dict[str, Counter] = {}
 
-    @contextlib.contextmanager
-    def server_span(self, method: str, metadata: Mapping[str, str]) -> Iterator[Span]:
-        parent = self._propagator.extract(metadata)
-        with self._open(method, SpanKind.SERVER, parent, _rpc_attributes(method)) as span:
-            TRACEPARENT.set(_traceparent(span))  # not reset: the log line of a failed call comes after the span
-            yield _OtelSpan(span)
+    def server_span(self, method: str, traceparent: str) -> Span:
+        parent = valid_traceparent(traceparent)
+        own = self.child(parent)
+        TRACEPARENT.set(own)  # not reset: the log line of a failed call comes after the span
+        if not is_kept(own):
+            return _NO_SPAN
+        attributes: dict[str, Value] = {"rpc.system.name": "grpc", "rpc.method": method}
+        return _OpenCall(self._spans, KeptSpan(method, own, parent, time.time_ns(), attributes, kind=SERVER))
 
-    @contextlib.contextmanager
-    def client_span(self, method: str) -> Iterator[Span]:
-        with self._child(method, SpanKind.CLIENT, _rpc_attributes(method)) as span:
-            yield span
+    def client_span(self, method: str, target: str, *, continues: str = "") -> Span:
+        current = TRACEPARENT.get()
+        parent = continues or current
+        own = self.child(parent)
+        if not is_kept(own):
+            return NoSpan(own)
+        attributes: dict[str, Value] = {"rpc.system.name": "grpc", "rpc.method": method, "server.address": target}
+        links = (current,) if continues and current and current[:35] != continues[:35] else ()
+        kept = KeptSpan(method, own, parent, time.time_ns(), attributes, kind=CLIENT, links=links)
+        return _OpenCall(self._spans, kept)
 
-    @contextlib.contextmanager
-    def span(self, name: str, **attributes: str | int) -> Iterator[Span]:
+    def span(self, name: str, *, continues: str = "", links: Iterable[str] = (), **attributes: Value) -> Span:
+        current = TRACEPARENT.get()
+        own = self.child(continues or current)
+        if not is_kept(own):
+            return _NO_SPAN if own == current else Continued(own)
         named = {f"lanewarden.{key}": value for key, value in attributes.items()}
-        with self._child(name, SpanKind.INTERNAL, named) as span:
-            yield span
+        linked = (*links, current) if continues and current else tuple(links)
+        kind = CONSUMER if continues else INTERNAL
+        kept = KeptSpan(name, own, continues or current, time.time_ns(), named, kind=kind, links=linked)
+        return _OpenWork(self._spans, kept)
+
+    def child(self, traceparent: str) -> str:
+        if not traceparent:
+            trace_id = getrandbits(128) or 1
+            flags = _RANDOM | self.sampling.keeps(trace_id, None)
+            return f"00-{trace_id:032x}-{getrandbits(64) or 1:016x}-{flags:02x}"
+        flags = int(traceparent[53:], 16)
+        parent = flags & 1 == 1
+        kept = self.sampling.always(parent)
+        if kept is None:
+            kept = self.sampling.keeps(int(traceparent[3:35], 16), parent)
+        if kept:
+            return f"{traceparent[:36]}{getrandbits(64) or 1:016x}-{flags & _RANDOM | 1:02x}"
+        return traceparent if not parent else f"{traceparent[:53]}{flags & ~1:02x}"
+
+    def past(self, span: Past) -> None:
+        if is_kept(span.context):
+            kind = CONSUMER if span.parent and span.continued else INTERNAL
+            _send(
+                self._spans,
+                KeptSpan(
+                    span.name,
+                    span.context,
+                    span.parent,
+                    span.begun_ns,
+                    span.attributes,
+                    kind=kind,
+                    links=span.links,
+                    ended_ns=span.ended_ns,
+                    error=span.error,
+                ),
+            )
 
     def count(self, name: str, **attributes: str) -> None:
         counter = self._counters.get(name)
@@ -79,80 +144,92 @@ class OtelTelemetry(Telemetry):
     def force_flush(self, timeout_seconds: float) -> bool:
         """Send what is queued now; false if that took longer."""
         timeout_ms = int(timeout_seconds * 1000)
-        return self._provider.force_flush(timeout_ms) and self._meters.force_flush(timeout_ms)
+        return self._spans.force_flush(timeout_ms) and self._meters.force_flush(timeout_ms)
 
     def shutdown(self) -> None:
-        self._provider.shutdown()
+        closing = threading.Thread(target=self._close, name="telemetry-close", daemon=True)
+        closing.start()
+        closing.join(SHUTDOWN_SECONDS)
+        if closing.is_alive():  # a collector that does not answer: what is under way to it is given up
+            self._exporter.shutdown(timeout_millis=0)
+
+    def _close(self) -> None:
+        self._spans.shutdown()  # type: ignore[no-untyped-call]
         self._meters.shutdown()
 
-    @contextlib.contextmanager
-    def _child(self, name: str, kind: SpanKind, attributes: Mapping[str, str | int]) -> Iterator[Span]:
-        parent = self._propagator.extract({"traceparent": TRACEPARENT.get()})
-        with self._open(name, kind, parent, attributes) as span:
-            token = TRACEPARENT.set(_traceparent(span))
-            try:
-                yield _OtelSpan(span)
-            finally:
-                TRACEPARENT.reset(token)
 
-    @contextlib.contextmanager
-    def _open(
-        self, name: str, kind: SpanKind, parent: Context, attributes: Mapping[str, str | int]
-    ) -> Iterator[trace.Span]:
-        span = self._tracer.start_span(name, context=parent, kind=kind, attributes=attributes)
-        try:
-            yield span
-        except Refusal as refusal:
-            span.set_attribute("lanewarden.reason", refusal.reason.name)
-            span.set_attribute("rpc.grpc.status_code", int(refusal.reason.code))
-            if refusal.reason.code in _FAULTS:
-                span.set_status(StatusCode.ERROR, refusal.reason.name)
-            raise
-        except Exception as error:
-            span.set_status(StatusCode.ERROR, type(error).__name__)
-            raise
-        finally:
-            span.end()
+class _Open:
+    """A span that is kept, until it ends."""
 
+    __slots__ = ("_span", "_spans")
+    kept = True
 
-class _OtelSpan:
-    def __init__(self, span: trace.Span) -> None:
+    def __init__(self, spans: BatchSpanProcessor, span: KeptSpan) -> None:
+        self._spans = spans
         self._span = span
 
-    def set(self, key: str, value: str | int) -> None:
-        self._span.set_attribute(f"lanewarden.{key}", value)
+    @property
+    def traceparent(self) -> str:
+        return self._span.own
+
+    def set(self, key: str, value: Value) -> None:
+        cast("dict[str, Value]", self._span.attributes)[f"lanewarden.{key}"] = value
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        span = self._span
+        span.ended_ns = time.time_ns()
+        if isinstance(error, Refusal):
+            self.set("reason", error.reason.name)
+            if error.reason.code in _FAULTS:
+                span.error = error.reason.name
+        elif isinstance(error, Exception):
+            span.error = type(error).__name__
+        if span.error:
+            cast("dict[str, Value]", span.attributes)["error.type"] = span.error
+        _send(self._spans, span)
 
 
-class OneLineExporter(SpanExporter):
-    """Exports through ``inner``; says once when the collector is lost and once when it is back."""
+class _OpenCall(_Open):
+    """A call, served or made; it says how it ended."""
 
-    def __init__(self, inner: SpanExporter, endpoint: str) -> None:
-        self._inner = inner
-        self._endpoint = endpoint
-        self._lost = False
+    __slots__ = ()
 
-    def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
-        result = self._inner.export(spans)
-        lost = result is not SpanExportResult.SUCCESS
-        if lost and not self._lost:
-            log.warning("no collector answers; spans are dropped until one does", extra={"endpoint": self._endpoint})
-        if self._lost and not lost:
-            log.info("the collector is back", extra={"endpoint": self._endpoint})
-        self._lost = lost
-        return result
-
-    def shutdown(self) -> None:
-        self._inner.shutdown()
-
-    def force_flush(self, timeout_millis: int = 30_000) -> bool:
-        return self._inner.force_flush(timeout_millis)
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        cast("dict[str, Value]", self._span.attributes)[_STATUS] = _status(error)
+        super().__exit__(kind, error, trace)
 
 
-def _rpc_attributes(method: str) -> dict[str, str | int]:
-    service, _, name = method.rpartition("/")
-    return {"rpc.system": "grpc", "rpc.service": service, "rpc.method": name}
+class _OpenWork(_Open):
+    """A piece of work, inside of which the current trace is its own."""
+
+    __slots__ = ("_token",)
+    _token: Token[str]
+
+    def __enter__(self) -> Self:
+        self._token = TRACEPARENT.set(self._span.own)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        TRACEPARENT.reset(self._token)
+        super().__exit__(kind, error, trace)
 
 
-def _traceparent(span: trace.Span) -> str:
-    context = span.get_span_context()
-    return f"00-{context.trace_id:032x}-{context.span_id:016x}-{int(context.trace_flags):02x}"
+def _status(error: BaseException | None) -> str:
+    if error is None:
+        return "OK"
+    if isinstance(error, Refusal):
+        return error.reason.code.name
+    return "INTERNAL" if isinstance(error, Exception) else "CANCELLED"
+
+
+def _send(spans: BatchSpanProcessor, span: KeptSpan) -> None:
+    spans.on_end(cast("ReadableSpan", span))

@@ -24,7 +24,7 @@ from lanewarden import rules, wire
 from lanewarden.auth import Authenticator, Identity, Role, check_role
 from lanewarden.errors import Reason, Refusal, invalid, refuse
 from lanewarden.server.streams import Streams
-from lanewarden.telemetry import TRACEPARENT, Telemetry, current_trace_id, valid_traceparent
+from lanewarden.telemetry import TRACEPARENT, Telemetry, current_trace_id
 
 log = logging.getLogger(__name__)
 
@@ -177,23 +177,19 @@ def _unexpected(path: str, error: Exception) -> Refusal:
 
 
 def _traced(path: str, run: Run, telemetry: Telemetry) -> Run:
-    async def untraced(data: bytes, context: Context) -> Any:
+    async def traced(data: bytes, context: Context) -> Any:
+        traceparent = baggage = ""
         for key, value in context.invocation_metadata() or ():
             if key == "traceparent":
-                TRACEPARENT.set(valid_traceparent(str(value)))
-                break
-        else:
-            TRACEPARENT.set("")
-        return await run(data, context)
-
-    async def traced(data: bytes, context: Context) -> Any:
-        metadata: Mapping[str, str] = dict(context.invocation_metadata() or ())  # type: ignore[arg-type]
-        with telemetry.server_span(path, metadata) as span:
-            if origin := _origin(metadata.get("baggage", "")):
+                traceparent = str(value)
+            elif key == "baggage":
+                baggage = str(value)
+        with telemetry.server_span(path, traceparent) as span:
+            if span.kept and baggage and (origin := _origin(baggage)):
                 span.set("origin", origin)
             return await run(data, context)
 
-    return traced if telemetry.enabled else untraced
+    return traced
 
 
 def _origin(baggage: str) -> str:

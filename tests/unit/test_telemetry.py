@@ -8,13 +8,9 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from contextlib import aclosing
 
-import grpc
 import pytest
-from opentelemetry.proto.collector.metrics.v1 import metrics_service_pb2, metrics_service_pb2_grpc
-from opentelemetry.proto.collector.trace.v1 import trace_service_pb2, trace_service_pb2_grpc
 
 from lanewarden import client
 from lanewarden.errors import Refusal
@@ -22,18 +18,8 @@ from lanewarden.otel import OtelTelemetry
 from lanewarden.server import Server
 from lanewarden.telemetry import OFF, TRACEPARENT, TelemetrySettings, configure, valid_traceparent
 from tests import echo_service as echo
+from tests.otlp import Receiver
 from tests.ports import free_port
-
-
-class Collector(trace_service_pb2_grpc.TraceServiceServicer):
-    """Keeps the spans that it is sent."""
-
-    def __init__(self) -> None:
-        self.spans: list[Any] = []
-
-    def Export(self, request: Any, context: Any) -> Any:
-        self.spans += [span for group in request.resource_spans for scope in group.scope_spans for span in scope.spans]
-        return trace_service_pb2.ExportTraceServiceResponse()
 
 
 @pytest.fixture
@@ -52,40 +38,15 @@ def telemetry(port: int, monkeypatch: pytest.MonkeyPatch) -> Iterator[OtelTeleme
     made.shutdown()
 
 
-class Metrics(metrics_service_pb2_grpc.MetricsServiceServicer):
-    """Keeps the metrics that it is sent."""
-
-    def __init__(self) -> None:
-        self.metrics: list[Any] = []
-
-    def Export(self, request: Any, context: Any) -> Any:
-        self.metrics += [
-            metric for group in request.resource_metrics for scope in group.scope_metrics for metric in scope.metrics
-        ]
-        return metrics_service_pb2.ExportMetricsServiceResponse()
-
-
 def test_counts_reach_the_collector(telemetry: OtelTelemetry, port: int) -> None:
     """One sum for each name, by attributes."""
-    server, metrics = grpc.server(ThreadPoolExecutor(2)), Metrics()
-    metrics_service_pb2_grpc.add_MetricsServiceServicer_to_server(metrics, server)
-    assert server.add_insecure_port(f"127.0.0.1:{port}") == port
-    server.start()
     for kind in ("PAUSE", "PAUSE", "CANCEL"):
         telemetry.count("lanewarden.signal.raised", kind=kind)
-    assert telemetry.force_flush(10)
-    server.stop(0).wait()
-    (metric,) = metrics.metrics
+    with Receiver(port) as receiver:
+        assert telemetry.force_flush(10)
+    (metric,) = receiver.metrics
     points = {point.attributes[0].value.string_value: point.as_int for point in metric.sum.data_points}
     assert (metric.name, points) == ("lanewarden.signal.raised", {"PAUSE": 2, "CANCEL": 1})
-
-
-def collect(port: int) -> tuple[grpc.Server, Collector]:
-    server, collector = grpc.server(ThreadPoolExecutor(2)), Collector()
-    trace_service_pb2_grpc.add_TraceServiceServicer_to_server(collector, server)
-    assert server.add_insecure_port(f"127.0.0.1:{port}") == port
-    server.start()
-    return server, collector
 
 
 def test_off_imports_no_sdk() -> None:
@@ -102,10 +63,10 @@ def test_off_imports_no_sdk() -> None:
 def test_off_keeps_the_callers_trace() -> None:
     """With telemetry off the caller's trace id is still known to what the call does; nonsense is not a trace."""
     trace = f"00-{'a' * 32}-{'b' * 16}-01"
-    with OFF.server_span("x/Y", {"traceparent": trace}) as span:
+    with OFF.server_span("x/Y", trace) as span:
         span.set("task.id", "t")
         assert TRACEPARENT.get() == trace
-    with OFF.server_span("x/Y", {"traceparent": trace + "-"}):
+    with OFF.server_span("x/Y", trace + "-"):
         assert TRACEPARENT.get() == ""
     assert valid_traceparent(f"00-{'0' * 32}-{'b' * 16}-01") == ""
 
@@ -124,18 +85,45 @@ async def test_one_trace_from_client_to_handler(telemetry: OtelTelemetry, port: 
         with pytest.raises(Refusal):
             await stub.Refuse(echo.request())
     await server.drain(0)
-    receiver, collector = collect(port)
-    assert await asyncio.to_thread(telemetry.force_flush, 10)
-    receiver.stop(0).wait()
-    echo_spans = [span for span in collector.spans if not span.name.endswith("Refuse")]
-    by_kind = {span.kind: span for span in echo_spans}
-    inner, serving, calling = by_kind[1], by_kind[2], by_kind[3]
-    assert (calling.parent_span_id, serving.parent_span_id) == (inner.span_id, calling.span_id)
-    assert answer.traceparent.startswith(f"00-{serving.trace_id.hex()}-{serving.span_id.hex()}-")
-    attributes = {each.key: each.value.string_value for span in collector.spans for each in span.attributes}
+    with Receiver(port) as receiver:
+        assert await asyncio.to_thread(telemetry.force_flush, 10)
+    by_kind = {span.kind: span for span in receiver.spans if not span.name.endswith("Refuse")}
+    inner, serving, calling = by_kind["INTERNAL"], by_kind["SERVER"], by_kind["CLIENT"]
+    assert (calling.parent_id, serving.parent_id) == (inner.span_id, calling.span_id)
+    assert answer.traceparent.startswith(f"00-{serving.trace_id}-{serving.span_id}-")
+    attributes = {key: value for span in receiver.spans for key, value in span.attributes.items()}
     assert attributes["lanewarden.origin"] == "supervisor.sweep"
     assert attributes["lanewarden.reason"] == "WORKER_DEAD"
     assert attributes["lanewarden.lane"] == "l1"
+    ends = {(span.kind, span.attributes.get("rpc.response.status_code")) for span in receiver.spans}
+    assert ends == {
+        *(("CLIENT", "OK"), ("SERVER", "OK"), ("INTERNAL", None)),
+        *(("CLIENT", "FAILED_PRECONDITION"), ("SERVER", "FAILED_PRECONDITION")),
+    }
+
+
+async def test_a_stream_has_a_span_for_as_long_as_it_is_read(telemetry: OtelTelemetry, port: int) -> None:
+    """Both ends of a stream, in the trace that it continues; whoever reads it is not part of it. One that is left early says
+    that it was cancelled.
+    """
+    server = Server(name="test", authenticator=echo.OneToken(), roles=echo.ROLES, telemetry=telemetry)
+    server.add(echo.service(), echo.EchoHandlers())
+    bound = await server.bind_tcp("127.0.0.1", 0)
+    await server.start()
+    stored = f"00-{'a' * 32}-{'b' * 16}-01"
+    async with (
+        client.connect(f"127.0.0.1:{bound}", token="operator", telemetry=telemetry) as connection,
+        aclosing(connection.stub(echo.service()).Watch(echo.request(), traceparent=stored)) as answers,
+    ):
+        await anext(answers)
+        assert TRACEPARENT.get() == ""
+    await server.drain(0)
+    with Receiver(port) as receiver:
+        assert await asyncio.to_thread(telemetry.force_flush, 10)
+    calling = receiver.wait_for(lambda span: span.kind == "CLIENT", "the reader's span")
+    serving = receiver.wait_for(lambda span: span.kind == "SERVER", "the server's span")
+    assert (calling.trace_id, calling.parent_id, serving.parent_id) == ("a" * 32, "b" * 16, calling.span_id)
+    assert calling.attributes["rpc.response.status_code"] == "CANCELLED"
 
 
 def test_w07_no_collector_costs_one_line_each_way(
@@ -155,13 +143,12 @@ def test_w07_no_collector_costs_one_line_each_way(
     for _ in range(2):
         work()
         telemetry.force_flush(5)
-    receiver, collector = collect(port)
-    deadline = time.monotonic() + 20
-    while not collector.spans and time.monotonic() < deadline:
+    with Receiver(port) as receiver:
+        deadline = time.monotonic() + 20
+        while not receiver.spans and time.monotonic() < deadline:
+            work()
+            telemetry.force_flush(5)
         work()
         telemetry.force_flush(5)
-    work()
-    telemetry.force_flush(5)
-    receiver.stop(0).wait()
     said = [record.getMessage() for record in caplog.records if record.levelno >= logging.INFO]
     assert said == ["no collector answers; spans are dropped until one does", "the collector is back"]
