@@ -140,7 +140,7 @@ async def build(
         logs=LogReader(runner, log_path),
         supervision=supervision,
     )
-    carrier = Carrier(handlers)
+    carrier = Carrier(handlers, telemetry=telemetry)
     reporter = Reporter(
         runner,
         supervisors,
@@ -222,13 +222,8 @@ async def running(
     own_build = installed()
     async with AsyncExitStack() as stack:
         failed = asyncio.Event()
-        event_loop = asyncio.get_running_loop()
         ledger = WriteLedger(SystemClock(), limits=config.write_limits)
-
-        def stop_at_once() -> None:
-            event_loop.call_soon_threadsafe(failed.set)
-
-        store = Store.open(directory.path / DATABASE, migrations=MIGRATIONS, ledger=ledger, on_failure=stop_at_once)
+        store = _open(directory.path / DATABASE, ledger, telemetry, failed)
         stack.callback(store.close)
         credentials = Credentials.ensure(config.credentials)
         server = Server(name="lane-runner", authenticator=credentials.authenticator(), telemetry=telemetry)
@@ -282,6 +277,16 @@ async def running(
                 stack.push_async_callback(each.stop_all, STOP_PATIENCE_SECONDS)
         serving(True)
         yield RunningRunner(runner=parts.runner, port=port, failed=failed)
+
+
+def _open(path: Path, ledger: WriteLedger, telemetry: Telemetry, failed: asyncio.Event) -> Store:
+    """The store; when the database fails the service is to stop at once."""
+    event_loop = asyncio.get_running_loop()
+
+    def stop_at_once() -> None:
+        event_loop.call_soon_threadsafe(failed.set)
+
+    return Store.open(path, migrations=MIGRATIONS, ledger=ledger, on_failure=stop_at_once, telemetry=telemetry)
 
 
 def _supervisor(stack: AsyncExitStack, target: str, token: str, telemetry: Telemetry, tls: Tls) -> Stub:

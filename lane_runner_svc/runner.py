@@ -26,7 +26,7 @@ from lanewarden.hub import Hub
 from lanewarden.server import Call
 from lanewarden.store import Connection, Emitter, Entity, Store, UnitOfWork
 from lanewarden.store.requests import once
-from lanewarden.telemetry import OFF, Telemetry
+from lanewarden.telemetry import OFF, Telemetry, within
 
 T = TypeVar("T")
 Response = TypeVar("Response", bound=ProtoMessage)
@@ -52,28 +52,16 @@ class Runner:
         self, work: Callable[[Session], T], *, emitter: Emitter, task_id: str = "", call: Call | None = None
     ) -> T:
         """Carry out a unit of work and return its result once it is durable."""
-        events: list[tuple[str, dict[str, str]]] = []
 
         def unit(uow: UnitOfWork) -> T:
-            session = self._session(uow, call)
+            session = self._session(uow)
             result = work(session)
             session.store_marks()
             session.after_commit(self._committed)
-            events[:] = session.events
             return result
 
         entity = Entity("task", task_id) if task_id else None
-        result = await self.store.write(unit, emitter=emitter, entity=entity, origin=call.origin if call else "")
-        for name, attributes in events:
-            self._tell(name, attributes, task_id=task_id, emitter=emitter)
-        return result
-
-    def _tell(self, name: str, attributes: dict[str, str], *, task_id: str, emitter: Emitter) -> None:
-        """What has happened, as a span of the caller's trace and as a count; the count knows no task."""
-        self.telemetry.count(f"lanewarden.{name}", **attributes)
-        with self.telemetry.span(f"lanewarden.{name}", **attributes) as span:
-            span.set("task.id", task_id)
-            span.set("emitter", emitter.name)
+        return await self.store.write(unit, emitter=emitter, entity=entity, origin=call.origin if call else "")
 
     async def command(
         self,
@@ -130,16 +118,18 @@ class Runner:
         """A short read of what is committed."""
         return self.store.read(work)
 
-    def _session(self, uow: UnitOfWork, call: Call | None) -> Session:
+    def _session(self, uow: UnitOfWork) -> Session:
         now = Now(steady_ms=self.clock.steady_ms(), wall_ms=self.clock.wall_ms())
-        return Session(uow=uow, now=now, random=self.random, traceparent=call.traceparent if call else "")
+        return Session(uow=uow, now=now, random=self.random)
 
     def _committed(self, session: Session) -> None:
         self.hub.publish(session.changed)
-        for ref in session.stops:
-            self.stop_worker(ref)
-        for ref in session.completed:
-            self.let_finish(ref)
+        if session.stops or session.completed:
+            with within(session.traceparent):
+                for ref in session.stops:
+                    self.stop_worker(ref)
+                for ref in session.completed:
+                    self.let_finish(ref)
 
 
 def _fence_repeat(session: Session, request: ProtoMessage) -> None:

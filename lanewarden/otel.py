@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextvars import Token
 from random import getrandbits
 from types import TracebackType
@@ -92,12 +92,19 @@ class OtelTelemetry(Telemetry):
         kept = KeptSpan(method, own, parent, time.time_ns(), attributes, kind=CLIENT, links=links)
         return _OpenCall(self._spans, kept)
 
-    def span(self, name: str, *, continues: str = "", links: Iterable[str] = (), **attributes: Value) -> Span:
+    def span(
+        self,
+        name: str,
+        attributes: Mapping[str, Value] | None = None,
+        *,
+        continues: str = "",
+        links: Iterable[str] = (),
+    ) -> Span:
         current = TRACEPARENT.get()
         own = self.child(continues or current)
         if not is_kept(own):
             return _NO_SPAN if own == current else Continued(own)
-        named = {f"lanewarden.{key}": value for key, value in attributes.items()}
+        named = {f"lanewarden.{key}": value for key, value in (attributes or {}).items()}
         linked = (*links, current) if continues and current else tuple(links)
         kind = CONSUMER if continues else INTERNAL
         kept = KeptSpan(name, own, continues or current, time.time_ns(), named, kind=kind, links=linked)

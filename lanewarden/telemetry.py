@@ -117,8 +117,15 @@ class Telemetry:
         del method, target
         return NoSpan(continues or TRACEPARENT.get())
 
-    def span(self, name: str, *, continues: str = "", links: Iterable[str] = (), **attributes: Value) -> Span:
-        """Any other piece of work; attributes become ``lanewarden.<name>``. Inside of it :data:`TRACEPARENT` is its own.
+    def span(
+        self,
+        name: str,
+        attributes: Mapping[str, Value] | None = None,
+        *,
+        continues: str = "",
+        links: Iterable[str] = (),
+    ) -> Span:
+        """Any other piece of work; ``attributes`` get the prefix ``lanewarden.``. Inside, :data:`TRACEPARENT` is its own.
 
         It is part of the current trace, or of the one that it ``continues``, the traceparent of something that was stored:
         then it is linked with the current one. ``links`` are traceparents of other work that it is about.

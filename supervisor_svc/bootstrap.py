@@ -26,6 +26,7 @@ from lanewarden.roll_up import RollUp
 from lanewarden.server import Server
 from lanewarden.store import StateDirectory, Store
 from lanewarden.store.anchor import restore_clock
+from lanewarden.telemetry import OFF as OFF_TELEMETRY
 from lanewarden.telemetry import Telemetry
 from lanewarden.tls import OFF, Tls
 from lanewarden.v1 import operator_service_pb2, supervisor_service_pb2, write_trace_service_pb2
@@ -85,6 +86,7 @@ async def build(
     sinks: Sequence[Sink] = (),
     own_build: Build = UNKNOWN,
     tracker: Tracker | None = None,
+    telemetry: Telemetry = OFF_TELEMETRY,
 ) -> Parts:
     """Put a supervisor together on an open store and take over the runners of its last start. Without a ``tracker`` what is
     to be filed is claimed, and waits.
@@ -104,6 +106,7 @@ async def build(
         build=own_build,
         sinks=[sink.name for sink in sinks],
         supervision=config.supervision,
+        telemetry=telemetry,
     )
     await supervisor.restore()
     courier = Courier(supervisor, timeout_seconds=config.delivery_seconds)
@@ -165,7 +168,13 @@ async def running(
         def stop_at_once() -> None:
             event_loop.call_soon_threadsafe(failed.set)
 
-        store = Store.open(directory.path / DATABASE, migrations=MIGRATIONS, ledger=ledger, on_failure=stop_at_once)
+        store = Store.open(
+            directory.path / DATABASE,
+            migrations=MIGRATIONS,
+            ledger=ledger,
+            on_failure=stop_at_once,
+            telemetry=telemetry,
+        )
         stack.callback(store.close)
         credentials = Credentials.ensure(config.credentials)
         connections = RunnerConnections(
@@ -190,6 +199,7 @@ async def running(
                 api=config.github_api,
             ),
             own_build=own_build,
+            telemetry=telemetry,
         )
         supervisor = parts.supervisor
 

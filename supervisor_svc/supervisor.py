@@ -20,6 +20,7 @@ from lanewarden.loop_lag import LoopLag
 from lanewarden.records import replace
 from lanewarden.server import Call
 from lanewarden.store import Connection, Emitter, Entity, Store, UnitOfWork
+from lanewarden.telemetry import OFF, Telemetry
 from lanewarden.v1 import task_pb2
 from supervisor_svc import emitters
 from supervisor_svc.core import storms
@@ -56,6 +57,7 @@ class Supervisor:
     supervision: SupervisionConfig = field(default_factory=SupervisionConfig)
     build: Build = UNKNOWN
     vitals: VitalsBook = field(default_factory=VitalsBook)
+    telemetry: Telemetry = OFF
     loop_lag: LoopLag = field(init=False)
     reach: Reach = field(init=False)
 

@@ -43,6 +43,7 @@ from lanewarden.ledger import WriteLedger
 from lanewarden.loop_lag import LoopLag
 from lanewarden.server import Call
 from lanewarden.store import Store
+from lanewarden.telemetry import OFF, Telemetry
 from lanewarden.v1 import escalation_pb2, task_pb2, worker_service_pb2
 from lanewarden.v1 import lane_runner_service_pb2 as pb
 from tests.databases import empty_database
@@ -360,10 +361,12 @@ class RunnerKit:
         assert unattributed == 0, f"{unattributed} rows were written by nobody"
 
 
-def make_runner(tmp_path: Path, *, seed: int = 0) -> RunnerKit:
+def make_runner(tmp_path: Path, *, seed: int = 0, telemetry: Telemetry = OFF) -> RunnerKit:
     """A runner with lanes ``a`` and ``b`` on a store in ``tmp_path``."""
     clock, random, stopped = ManualClock(), Random(seed), list[AttemptRef]()
-    runner, handlers, worker_handlers, ledger = _open(tmp_path, clock=clock, random=random, on_stop=stopped.append)
+    runner, handlers, worker_handlers, ledger = _open(
+        tmp_path, clock=clock, random=random, on_stop=stopped.append, telemetry=telemetry
+    )
     return RunnerKit(
         directory=tmp_path,
         clock=clock,
@@ -377,11 +380,20 @@ def make_runner(tmp_path: Path, *, seed: int = 0) -> RunnerKit:
 
 
 def _open(
-    directory: Path, *, clock: ManualClock, random: Random, on_stop: Callable[[AttemptRef], None]
+    directory: Path,
+    *,
+    clock: ManualClock,
+    random: Random,
+    on_stop: Callable[[AttemptRef], None],
+    telemetry: Telemetry = OFF,
 ) -> tuple[Runner, LaneRunnerHandlers, WorkerHandlers, WriteLedger]:
     ledger = WriteLedger(clock)
     store = Store.open(
-        empty_database(directory / "runner.sqlite3", MIGRATIONS), migrations=MIGRATIONS, ledger=ledger, threaded=False
+        empty_database(directory / "runner.sqlite3", MIGRATIONS),
+        migrations=MIGRATIONS,
+        ledger=ledger,
+        threaded=False,
+        telemetry=telemetry,
     )
     fresh = str(uuid.UUID(int=random.getrandbits(128), version=4))
     store.write_now(lambda uow: ensure_store_id(uow, fresh), emitter=emitters.START)

@@ -8,10 +8,10 @@ from collections.abc import Iterable
 from typing import Final
 
 from lane_runner_svc.rpc.commands import CommandHandlers
-from lanewarden import rules
+from lanewarden import rules, span_names
 from lanewarden.errors import Reason, Refusal, refuse
 from lanewarden.server import Call, Identity, Role
-from lanewarden.telemetry import valid_traceparent
+from lanewarden.telemetry import OFF, TRACEPARENT, Telemetry, Value, valid_traceparent
 from lanewarden.v1 import lane_runner_service_pb2 as runner_pb
 from lanewarden.v1 import supervisor_service_pb2 as pb
 
@@ -33,8 +33,9 @@ class Carrier:
     A command that comes again, with a later renewal or by a call, has its effect once: its id is its request_id either way.
     """
 
-    def __init__(self, handlers: CommandHandlers) -> None:
+    def __init__(self, handlers: CommandHandlers, *, telemetry: Telemetry = OFF) -> None:
         self._handlers = handlers
+        self._telemetry = telemetry
         self._waiting: dict[str, pb.Command] = {}
         self._answers: dict[str, pb.CommandAnswer] = {}
         self._news = asyncio.Event()
@@ -67,6 +68,15 @@ class Carrier:
                 del self._waiting[command.command_id]
 
     async def _carry_out(self, command: pb.Command) -> pb.CommandAnswer:
+        """In the trace of the operator's call, which the command has kept."""
+        continues = valid_traceparent(command.traceparent)
+        with self._telemetry.span(span_names.CARRIED, _about(command), continues=continues) as span:
+            answer = await self._answer(command)
+            if answer.HasField("refused"):
+                span.set("reason", answer.refused.reason)
+            return answer
+
+    async def _answer(self, command: pb.Command) -> pb.CommandAnswer:
         """The answer, without what it shows of task and hold: that comes with the reports, and keeps renewals small."""
         answer = pb.CommandAnswer(command_id=command.command_id)
         steers = command.HasField("steer")
@@ -76,7 +86,7 @@ class Carrier:
             method=f"{_LANE_RUNNER.full_name}/{rpc}",
             identity=_SUPERVISOR,
             origin=ORIGIN,
-            traceparent=valid_traceparent(command.traceparent),
+            traceparent=TRACEPARENT.get(),
             deadline_seconds=None,
         )
         try:
@@ -90,6 +100,14 @@ class Carrier:
         else:
             (answer.steered if steers else answer.acknowledged).SetInParent()
         return answer
+
+
+def _about(command: pb.Command) -> dict[str, Value]:
+    steer = command.steer
+    return {
+        "task.id": steer.task_id,
+        "escalation.id": steer.ruling.escalation_id or command.acknowledge.escalation_id,
+    }
 
 
 def _refusal(refusal: Refusal) -> pb.CommandRefusal:

@@ -8,13 +8,14 @@ from collections.abc import Mapping
 from typing import Final
 
 from lane_runner_svc import emitters
-from lane_runner_svc.loop.launcher import Workers, exit_of
+from lane_runner_svc.loop.launcher import Workers, exit_of, span_of
 from lane_runner_svc.process import AttemptKey, ExitRecord, LaunchFailed, LaunchSpec
 from lane_runner_svc.runner import Runner
 from lane_runner_svc.store import tasks
 from lane_runner_svc.work import hooks
 from lane_runner_svc.work.hooks import HookRun
 from lane_runner_svc.work.session import HOOKS, AttemptRef
+from lanewarden import span_names
 from lanewarden.errors import Refusal
 from lanewarden.v1.task_pb2 import TaskSpec
 from lanewarden.waiting import take_within
@@ -93,10 +94,11 @@ class Hooks:
             log_bytes_max=spec.log_bytes_max,
             stop_grace_seconds=run.task.stop_grace_ms / 1000,
         )
-        try:
-            await self._workers.launch(launch)
-        except LaunchFailed as failed:
-            await self._store_end(_ref(launch.key), done=False, detail=f"was not started: {failed.cause}")
+        with self._runner.telemetry.span(span_names.ON_SUCCESS, span_of(_ref(launch.key))):
+            try:
+                await self._workers.launch(launch)
+            except LaunchFailed as failed:
+                await self._store_end(_ref(launch.key), done=False, detail=f"was not started: {failed.cause}")
 
     def on_exit(self, record: ExitRecord) -> None:
         """Called by the process host when no process of a command is left."""

@@ -22,8 +22,10 @@ from lane_runner_svc.store import tasks
 from lane_runner_svc.work import attempts
 from lane_runner_svc.work.attempts import Claim, Launch
 from lane_runner_svc.work.session import QUEUE, AttemptRef
+from lanewarden import span_names
 from lanewarden.errors import Refusal
 from lanewarden.store import Connection
+from lanewarden.telemetry import Span, Value
 from lanewarden.v1.task_pb2 import TaskSpec
 from lanewarden.waiting import take_within
 
@@ -139,10 +141,16 @@ class Launcher:
             return Claim(look_again_ms=self._runner.clock.steady_ms() + int(STORE_RETRY_SECONDS * 1000))
 
     async def _launch(self, launch: Launch) -> None:
+        about = {**span_of(launch.ref), "lane": launch.task.lane}
+        with self._runner.telemetry.span(span_names.LAUNCH, about, continues=launch.traceparent) as span:
+            await self._start(launch, span)
+
+    async def _start(self, launch: Launch, span: Span) -> None:
         try:
             identity = await self._workers.launch(self._spec(launch))
         except LaunchFailed as failed:
             cause = failed.cause
+            span.set("reason", "LAUNCH_FAILED")
             log.warning("launch failed", extra={"task": launch.ref.task_id, "cause": cause})
             await self._until_stored(
                 lambda: self._runner.do(
@@ -236,7 +244,8 @@ class Launcher:
 
     async def _stop(self, ref: AttemptRef) -> None:
         task = self._load(ref)
-        await self._workers.stop(_key(ref), grace_seconds=task.stop_grace_ms / 1000)
+        with self._runner.telemetry.span(span_names.STOP, span_of(ref)):
+            await self._workers.stop(_key(ref), grace_seconds=task.stop_grace_ms / 1000)
 
     def let_finish(self, ref: AttemptRef) -> None:
         """A worker that has said Complete gets its grace to leave by itself."""
@@ -299,6 +308,11 @@ def _key(ref: AttemptRef | tasks.Attempt) -> AttemptKey:
 
 def _ref(key: AttemptKey) -> AttemptRef:
     return AttemptRef(task_id=key.task_id, epoch=key.epoch, attempt=key.attempt)
+
+
+def span_of(ref: AttemptRef) -> dict[str, Value]:
+    """What a span says about an attempt."""
+    return {"task.id": ref.task_id, "epoch": ref.epoch, "attempt": ref.attempt}
 
 
 def _runner_loss_seconds(spec: TaskSpec) -> float | None:

@@ -25,6 +25,7 @@ from lane_runner_svc.store import holds, messages, meta, supervision, tasks
 from lane_runner_svc.store.messages import Due
 from lane_runner_svc.work import outbox
 from lane_runner_svc.work.session import OUTBOX
+from lanewarden import span_names
 from lanewarden.build import Build
 from lanewarden.client import Stub
 from lanewarden.errors import Code, Reason, Refusal
@@ -224,20 +225,22 @@ class Reporter:
     async def _send(self, due: Sequence[Due]) -> int:
         """Send the first of the marks; how far the supervisor has come now.
 
-        A new escalation goes by itself, in its own trace; when several wait, one report is sooner for all of them.
+        A new escalation goes by itself; when several wait, one report is sooner for all of them. What is about one trace is
+        told in that, what is about more is linked with each.
         """
-        response: pb.EscalateResponse | pb.ReportResponse
-        if due[0].kind == "new_escalation" and all(mark.kind != "new_escalation" for mark in due[1:]):
-            response = await self._supervisor.Escalate(
-                self._escalation(due[0]),
-                timeout_seconds=CALL_SECONDS,
-                emitter=emitters.REPORT.name,
-                traceparent=due[0].traceparent,
-            )
-        else:
-            response = await self._supervisor.Report(
-                self._report(due), timeout_seconds=CALL_SECONDS, emitter=emitters.REPORT.name
-            )
+        alone = due[0].kind == "new_escalation" and all(mark.kind != "new_escalation" for mark in due[1:])
+        told = due[:1] if alone else due
+        traces = tuple(dict.fromkeys(mark.traceparent for mark in told if mark.traceparent))
+        one = len({traceparent[:35] for traceparent in traces}) == 1
+        with self._runner.telemetry.span(
+            span_names.REPORT, {"marks": len(told)}, continues=traces[0] if one else "", links=traces[one:]
+        ):
+            stub, seconds, emitter = self._supervisor, CALL_SECONDS, emitters.REPORT.name
+            response: pb.EscalateResponse | pb.ReportResponse
+            if alone:
+                response = await stub.Escalate(self._escalation(due[0]), timeout_seconds=seconds, emitter=emitter)
+            else:
+                response = await stub.Report(self._report(due), timeout_seconds=seconds, emitter=emitter)
         return int(response.taken_sequence)
 
     def _escalation(self, mark: Due) -> pb.EscalateRequest:

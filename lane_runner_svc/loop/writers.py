@@ -16,12 +16,13 @@ from typing import Final
 
 from lane_runner_svc import emitters
 from lane_runner_svc.core.checkpoints import CONTENT_BYTES_MAX, Checkpoint, CheckpointState, Written, of_exit
-from lane_runner_svc.loop.launcher import Workers, exit_of
+from lane_runner_svc.loop.launcher import Workers, exit_of, span_of
 from lane_runner_svc.process import AttemptKey, ExitRecord, LaunchFailed, LaunchSpec
 from lane_runner_svc.runner import Runner
 from lane_runner_svc.store import contexts, tasks
 from lane_runner_svc.work import checkpoints
-from lane_runner_svc.work.session import WRITERS
+from lane_runner_svc.work.session import WRITERS, AttemptRef
+from lanewarden import span_names
 from lanewarden.errors import Refusal
 from lanewarden.store import Connection
 from lanewarden.v1.task_pb2 import TaskSpec
@@ -109,13 +110,15 @@ class Writers:
             runner_loss_stop_after_seconds=RUNNER_LOSS_SECONDS,
         )
         self._running[checkpoint.checkpoint_id] = launch.key
-        try:
-            files.mkdir(parents=True, exist_ok=True)
-            await self._workers.launch(launch)
-        except LaunchFailed as failed:
-            await self._not_started(launch.key, failed.cause)
-        except OSError as error:
-            await self._not_started(launch.key, f"{files}: {error.strerror}")
+        ref = AttemptRef(task_id=checkpoint.task_id, epoch=checkpoint.epoch, attempt=checkpoint.attempt)
+        with self._runner.telemetry.span(span_names.CHECKPOINT_WRITER, span_of(ref)):
+            try:
+                files.mkdir(parents=True, exist_ok=True)
+                await self._workers.launch(launch)
+            except LaunchFailed as failed:
+                await self._not_started(launch.key, failed.cause)
+            except OSError as error:
+                await self._not_started(launch.key, f"{files}: {error.strerror}")
 
     async def _not_started(self, key: AttemptKey, cause: str) -> None:
         written = Written(state=CheckpointState.NOT_STARTED, detail=f"the writer was not started: {cause}")

@@ -17,7 +17,9 @@ WAITING = "state IN ('PENDING', 'IN_FLIGHT')"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredMessage:
-    """A message to a worker. ``body`` is empty for a RULING, which lives with its hold."""
+    """A message to a worker. ``body`` is empty for a RULING, which lives with its hold; ``traceparent`` is the trace of
+    whoever sent it, empty if there is none.
+    """
 
     message_id: str
     task_id: str
@@ -28,6 +30,7 @@ class StoredMessage:
     state: str
     sent_by: Actor
     sent_wall_ms: int
+    traceparent: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,6 +54,7 @@ def _from_row(row: Row) -> StoredMessage:
         state=row["state"],
         sent_by=Actor(identity=row["sent_by"], role=row["sent_role"]),
         sent_wall_ms=row["sent_wall_ms"],
+        traceparent=row["traceparent"],
     )
 
 
@@ -63,15 +67,19 @@ def insert(
     body: str,
     sent_by: Actor,
     wall_ms: int,
+    traceparent: str,
     escalation_id: str | None = None,
     state: str = "PENDING",
 ) -> StoredMessage | None:
     """Put a message at the end of a task's inbox; None, and nothing is stored, where the id is another message's."""
     row = uow.one(
         "INSERT INTO messages (message_id, task_id, sequence, kind, escalation_id, body, state, sent_by, sent_role,"
-        " sent_wall_ms) VALUES (?, ?, (SELECT coalesce(max(sequence), 0) + 1 FROM messages WHERE task_id = ?),"
-        " ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (message_id) DO NOTHING RETURNING *",
-        (message_id, task_id, task_id, kind, escalation_id, body, state, sent_by.identity, sent_by.role, wall_ms),
+        " sent_wall_ms, traceparent) VALUES (?, ?, (SELECT coalesce(max(sequence), 0) + 1 FROM messages WHERE task_id = ?),"
+        " ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (message_id) DO NOTHING RETURNING *",
+        (
+            *(message_id, task_id, task_id, kind, escalation_id, body, state),
+            *(sent_by.identity, sent_by.role, wall_ms, traceparent),
+        ),
     )
     return None if row is None else _from_row(row)
 

@@ -313,6 +313,12 @@ def earlier_measurements(db: Database) -> None:
     _run(db, "ALTER TABLE contexts ADD COLUMN earlier_ids TEXT NOT NULL DEFAULT '[]'")
 
 
+@MIGRATIONS()
+def traces_of_messages(db: Database) -> None:
+    """The trace of whoever sent a message, for its worker's acknowledgement."""
+    _run(db, "ALTER TABLE messages ADD COLUMN traceparent TEXT NOT NULL DEFAULT ''")
+
+
 def _run(db: Database, statements: str) -> None:
     for statement in statements.split(";\n"):
         if statement.strip():

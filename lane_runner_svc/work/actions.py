@@ -30,9 +30,8 @@ def wake(session: Session, quote: Quote) -> Task:
     """
     task = quoted(session, quote)
     inputs = messages.waiting_inputs(session.uow, task.task_id).count
-    return session.take(
-        task, core.wake(task, inputs=inputs, open_holds=holds.open_ids(session.uow, task.task_id), now=session.now)
-    )
+    step = core.wake(task, inputs=inputs, open_holds=holds.open_ids(session.uow, task.task_id), now=session.now)
+    return session.take(task, step, cause="Wake")
 
 
 def relaunch(session: Session, quote: Quote, *, attempt: int, cause: str, relaunches_max: int) -> Task:
@@ -55,7 +54,7 @@ def relaunch(session: Session, quote: Quote, *, attempt: int, cause: str, relaun
     except IllegalTransitionError as error:
         raise illegal(task, error) from None
     session.note = f"attempt {attempt}" + (f": {cause}" if cause else "")
-    return session.take(task, step)
+    return session.take(task, step, cause="Relaunch")
 
 
 def settle(session: Session, quote: Quote, *, summary: str, diagnosis: str) -> Task:
@@ -69,7 +68,7 @@ def settle(session: Session, quote: Quote, *, summary: str, diagnosis: str) -> T
     task = quoted(session, quote)
     open_holds = holds.open_ids(session.uow, task.task_id)
     step = core.settle(task, summary=summary, diagnosis=diagnosis, open_holds=open_holds, now=session.now)
-    return task if step.task is task else session.take(task, step)
+    return task if step.task is task else session.take(task, step, cause="Settle")
 
 
 def quoted(session: Session, quote: Quote) -> Task:

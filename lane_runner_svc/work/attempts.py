@@ -28,6 +28,8 @@ class Launch:
     ref: AttemptRef
     reason: str
     token: str
+    traceparent: str
+    """The trace of the claim."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,7 +76,7 @@ def _launch(session: Session, task: Task) -> Launch:
         inputs_through=messages.waiting_inputs(session.uow, task.task_id).last,
     )
     tasks.insert_attempt(session.uow, attempt)
-    return Launch(task=claimed, ref=ref, reason=reason, token=token)
+    return Launch(task=claimed, ref=ref, reason=reason, token=token, traceparent=session.traceparent)
 
 
 def start_reason(reader: Reader, task: Task) -> str:

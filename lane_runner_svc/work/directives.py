@@ -18,9 +18,10 @@ from lane_runner_svc.core.task import Task, clipped
 from lane_runner_svc.store import contexts, signals
 from lane_runner_svc.store.contexts import Given
 from lane_runner_svc.store.tasks import Reader
-from lane_runner_svc.work import checkpoints
+from lane_runner_svc.work import checkpoints, telling
 from lane_runner_svc.work.attempts import current
 from lane_runner_svc.work.session import RUNNER, WRITERS, AttemptRef, Session
+from lanewarden import span_names
 from lanewarden.errors import Reason, invalid, refuse
 from lanewarden.records import replace
 
@@ -118,7 +119,9 @@ def report(session: Session, ref: AttemptRef, directive_id: str, said: Report) -
         inserted_tokens=said.inserted_tokens,
         wall_ms=session.now.wall_ms,
     )
-    session.events.append(("directive.reported", {"directive": given.kind.value, "outcome": outcome}))
+    telling.event(
+        session.uow, span_names.DIRECTIVE_REPORTED, given.task_id, directive=given.kind.value, outcome=outcome
+    )
     if given.kind is Directive.CHECKPOINT:
         assert given.checkpoint_id is not None, "the directive names what is to be written"
         written = committed(said.content) if said.done else failed(said.failure, said.detail or "the worker said so")
@@ -162,7 +165,7 @@ def _carry_out(session: Session, ref: AttemptRef, task: Task, decision: Decision
         waited = f"a reduction has waited {wish.writer_wait_ms / 1000:g} s for it; it is still being written"
         late = replace(seen.writer, state=CheckpointState.TIMED_OUT, detail=waited)
         contexts.update_checkpoint(session.uow, late)
-        session.events.append(("checkpoint.timed_out", {}))
+        telling.event(session.uow, span_names.CHECKPOINT_TIMED_OUT, task.task_id)
     started = _start(session, ref, task, decision, seen, wish) if decision.start else None
     directive_id, checkpoint = "", started
     if decision.directive is Directive.REBUILD:
@@ -201,7 +204,7 @@ def _start(session: Session, ref: AttemptRef, task: Task, decision: Decision, se
     )
     contexts.insert_checkpoint(session.uow, started)
     session.changed[WRITERS] = None
-    session.events.append(("checkpoint.started", {}))
+    telling.event(session.uow, span_names.CHECKPOINT_STARTED, started.task_id)
     return started
 
 
@@ -219,7 +222,7 @@ def _give(session: Session, ref: AttemptRef, decision: Decision, checkpoint: Che
         given_wall_ms=session.now.wall_ms,
     )
     contexts.give(session.uow, given)
-    session.events.append(("directive.given", {"directive": decision.directive.value}))
+    telling.event(session.uow, span_names.DIRECTIVE_GIVEN, ref.task_id, directive=decision.directive.value)
     return given.directive_id
 
 

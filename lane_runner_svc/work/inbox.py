@@ -12,9 +12,11 @@ from lane_runner_svc.core.states import State
 from lane_runner_svc.core.task import Task, ended, ending
 from lane_runner_svc.store import holds, messages, tasks
 from lane_runner_svc.store.messages import StoredMessage
+from lane_runner_svc.work import telling
 from lane_runner_svc.work.attempts import current
 from lane_runner_svc.work.session import AttemptRef, Session
 from lane_runner_svc.work.timers import unpark
+from lanewarden import span_names
 from lanewarden.errors import Reason, Refusal, invalid, refuse
 from lanewarden.records import replace
 from lanewarden.walltime import rfc3339
@@ -70,6 +72,7 @@ def escalate(
     holds.insert(session.uow, hold)
     session.touch_hold(hold.escalation_id, new=True)
     if expects_reply:
+        telling.hold(session.uow, hold, was=None)
         task = session.happen(task, HoldOpened())
     return hold, task
 
@@ -103,7 +106,7 @@ def rule(session: Session, ruling: Ruling, *, named_task_id: str) -> tuple[Store
     )
     released = release(hold, ruling)
     message = _send(session, task, ruling.ruling_id, "RULING", "", ruling.ruled_by, hold.escalation_id)
-    session.save_hold(released)
+    session.save_hold(released, was=hold.state)
     task = unpark(session, task)
     for gate in ruling.ratifies:
         note = f"ratified by ruling {ruling.ruling_id}"
@@ -164,6 +167,7 @@ def _send(
         sent_by=by,
         wall_ms=session.now.wall_ms,
         escalation_id=escalation,
+        traceparent=session.traceparent,
     )
     if stored is None:
         raise refuse(
@@ -204,6 +208,7 @@ def sent(session: Session, ref: AttemptRef, message_id: str) -> None:
     if attempt is None or attempt.ended is not None:  # nobody is left to acknowledge it
         return
     messages.set_state(session.uow, message_id, "IN_FLIGHT")
+    telling.message(session.uow, span_names.MESSAGE_SENT, message, epoch=ref.epoch, attempt=ref.attempt)
     if message.escalation_id:
         session.touch_hold(message.escalation_id)
 
@@ -221,11 +226,13 @@ def acknowledge_message(session: Session, ref: AttemptRef, message_id: str) -> t
     if message.state == "ACKNOWLEDGED":
         return message, False
     messages.set_state(session.uow, message_id, "ACKNOWLEDGED")
+    telling.message(session.uow, span_names.MESSAGE_ACKNOWLEDGED, message, epoch=ref.epoch, attempt=ref.attempt)
     if message.escalation_id is not None:
         hold = holds.load(session.uow, message.escalation_id)
-        if hold.state is HoldState.RELEASED:  # one that a cancel closed meanwhile stays canceled
+        was = hold.state
+        if was is HoldState.RELEASED:  # one that a cancel closed meanwhile stays canceled
             hold = replace(hold, state=HoldState.ACKNOWLEDGED, closed_wall_ms=session.now.wall_ms)
-        session.save_hold(hold)
+        session.save_hold(hold, was=was)
     if message.kind == "INPUT":  # its oldest input is shown with the task
         session.save(task, task)
     else:

@@ -44,7 +44,7 @@ def reopen(session: Session, task_id: str) -> Task:
 def _relive(session: Session, task_id: str, life: Callable[[Task], Task]) -> Task:
     task = tasks.load(session.uow, task_id)
     try:
-        again = session.save(task, as_supervised(session, life(task)))
+        again = session.save(task, as_supervised(session, life(task)), cause="Retry or reopen")
     except IllegalTransitionError as error:
         raise illegal(task, error) from None
     if task.terminal:

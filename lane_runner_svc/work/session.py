@@ -17,6 +17,8 @@ from lane_runner_svc.core.states import State
 from lane_runner_svc.core.task import Effect, Now, Step, Task
 from lane_runner_svc.store import audit, contexts, holds, messages, signals, tasks
 from lane_runner_svc.store.audit import Deed
+from lane_runner_svc.work import telling
+from lanewarden import span_names
 from lanewarden.hub import Topic
 from lanewarden.records import replace
 from lanewarden.store import Entity, UnitOfWork
@@ -52,7 +54,8 @@ class Session:
     uow: UnitOfWork
     now: Now
     random: Random
-    traceparent: str = ""
+    generation: int = 0
+    """By what right it was asked for, where a supervisor asked by itself."""
     changed: dict[Topic, None] = field(default_factory=dict)
     marks: list[tuple[str, str]] = field(default_factory=list)
     """The kind and the id of what the supervisor has to hear of, in order."""
@@ -64,22 +67,27 @@ class Session:
     """What the audit adds to the name of the action, such as who owned a task before."""
     subject: str = ""
     """The task that the audit names, where the request could not: one that was made by it."""
-    events: list[tuple[str, dict[str, str]]] = field(default_factory=list)
-    """What telemetry counts once this is durable: a name, and its attributes, none of which names a task."""
+
+    @property
+    def traceparent(self) -> str:
+        """The trace that the unit is part of."""
+        return self.uow.traceparent
 
     def happen(self, task: Task, happening: Happening) -> Task:
         """Judge a happening, store the task as it is then, and carry out the effects that belong to the transaction."""
-        return self.take(task, transition(task, happening, self.now))
+        return self.take(task, transition(task, happening, self.now), cause=type(happening).__name__)
 
-    def take(self, task: Task, step: Step) -> Task:
+    def take(self, task: Task, step: Step, *, cause: str) -> Task:
         """Store the task as it is after a step, and carry out the effects that belong to the transaction."""
-        moved = self.save(task, step.task)
+        moved = self.save(task, step.task, cause=cause)
         for effect in step.effects:
             self._carry_out(effect, moved)
         return moved
 
-    def save(self, before: Task, after: Task) -> Task:
-        """Store a task with its next version, though perhaps only what is shown with it has changed, and mark it."""
+    def save(self, before: Task, after: Task, *, cause: str = "") -> Task:
+        """Store a task with its next version, though perhaps only what is shown with it has changed, and mark it. ``cause``
+        is a word for telemetry, about what brought it into another state.
+        """
         self.touch_task(after.task_id, claims=_CLAIMS(before) != _CLAIMS(after))
         if before.limited_until_ms != after.limited_until_ms:
             self.changed[LIMITS] = None
@@ -90,6 +98,7 @@ class Session:
             self.uow.moved(Entity("task", after.task_id), progressed=progressed)
         saved = replace(after, version=before.version + 1)
         tasks.update(self.uow, before, saved)
+        telling.transition(self.uow, before, saved, cause=cause, generation=self.generation)
         if saved.terminal and not before.terminal:
             self._over(saved)
         return saved
@@ -107,9 +116,11 @@ class Session:
             self.changed[topic] = None
             self._mark("task", task_id)
 
-    def save_hold(self, hold: Hold) -> Hold:
-        """Store a changed escalation and mark it for the supervisor."""
+    def save_hold(self, hold: Hold, *, was: HoldState | None = None) -> Hold:
+        """Store a changed escalation, which ``was`` perhaps in another state, and mark it for the supervisor."""
         holds.update(self.uow, hold)
+        if was is not None:
+            telling.hold(self.uow, hold, was=was)
         self.touch_hold(hold.escalation_id)
         return hold
 
@@ -150,7 +161,7 @@ class Session:
                     closed = replace(
                         hold, state=HoldState.CANCELED, closed_wall_ms=self.now.wall_ms, cancel_cause=cause
                     )
-                    self.save_hold(closed)
+                    self.save_hold(closed, was=hold.state)
             case Effect.END_MESSAGES:
                 self._touch_undelivered_rulings(task)
                 messages.end_waiting(self.uow, task.task_id, "UNDELIVERED")
@@ -180,6 +191,7 @@ class Session:
             body=family.report(child),
             sent_by=Actor(identity=f"task {child.task_id}", role="runner"),
             wall_ms=self.now.wall_ms,
+            traceparent=self.traceparent,
             state="PARKED" if parent.terminal else "PENDING",
         )
         assert told is not None, "each end of a child has a version, and so an id, of its own"
@@ -222,7 +234,7 @@ class Session:
             raised_wall_ms=self.now.wall_ms,
         )
         signals.insert(self.uow, signal)
-        self.events.append(("signal.raised", {"kind": kind.value}))
+        telling.event(self.uow, span_names.SIGNAL_RAISED, task.task_id, kind=kind.value)
 
     def discharge(self, task_id: str, kind: SignalKind, *, by: Actor, how: str) -> None:
         """Somebody acts on what was asked for, in this transaction; nothing if it is not asked for, or no longer."""
@@ -232,7 +244,7 @@ class Session:
 
     def _discharge(self, signal: Signal, *, by: Actor, how: str) -> None:
         signals.discharge(self.uow, signal.signal_id, by=by, how=how, wall_ms=self.now.wall_ms)
-        self.events.append(("signal.discharged", {"kind": signal.kind.value}))
+        telling.event(self.uow, span_names.SIGNAL_DISCHARGED, signal.task_id, kind=signal.kind.value)
 
     def _over(self, task: Task) -> None:
         """The end of a task answers whatever was asked of it. A pause outlives it: it holds the next epoch back as well."""
@@ -252,4 +264,4 @@ class Session:
         contexts.change(self.uow, checkpoint.task_id, checkpoint.epoch, told)
         self.changed[WRITERS] = None
         self.changed[Topic("context", checkpoint.task_id)] = None
-        self.events.append(("checkpoint.ended", {"state": state.value}))
+        telling.event(self.uow, span_names.CHECKPOINT_ENDED, checkpoint.task_id, state=state.value)

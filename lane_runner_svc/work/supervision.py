@@ -41,6 +41,7 @@ def fence(session: Session, generation: int) -> None:
     """
     current = supervision.load(session.uow)
     if current.live and generation == current.generation:
+        session.generation = generation
         return
     raise refuse(
         Reason.SUPERVISION_FENCED,

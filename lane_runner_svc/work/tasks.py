@@ -12,7 +12,7 @@ from lane_runner_svc.core.states import State
 from lane_runner_svc.core.task import Kind, Outcome, PauseCause, Task, clipped, ended, ending
 from lane_runner_svc.core.timers import Patience
 from lane_runner_svc.store import holds, tasks
-from lane_runner_svc.work import limits
+from lane_runner_svc.work import limits, telling
 from lane_runner_svc.work.attempts import blockers, current
 from lane_runner_svc.work.session import AttemptRef, Session
 from lane_runner_svc.work.supervision import as_supervised
@@ -75,6 +75,7 @@ def submit(session: Session, submission: Submission, owner: Actor) -> Task:
     task = as_supervised(session, task)
     session.about(task.task_id)
     tasks.insert(session.uow, task)
+    telling.transition(session.uow, None, task, cause="Submit", generation=0)
     session.touch_task(task.task_id)
     session.family_changed(task)
     return task

@@ -6,8 +6,10 @@ import asyncio
 import concurrent.futures
 import contextlib
 import logging
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Generic, TypeVar
 
 from lanewarden.ledger import WriteLedger, Written
@@ -15,7 +17,8 @@ from lanewarden.store import engine
 from lanewarden.store.engine import RawConnection, Trouble, trouble
 from lanewarden.store.health import Health
 from lanewarden.store.names import Emitter, Entity
-from lanewarden.store.unit import UnitOfWork
+from lanewarden.store.unit import Told, UnitOfWork
+from lanewarden.store.witness import Witness
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -34,12 +37,21 @@ _COMMIT = ("", "", "store.commit", "")
 
 @dataclass(slots=True, eq=False)
 class Unit(Generic[T]):
-    """One unit of work on its way: who asked, and then what came of it."""
+    """One unit of work on its way: who asked, and then what came of it.
+
+    ``parent`` and ``traceparent`` are the traces of who asked and its own. Times are nanoseconds of the Unix epoch, and 0
+    while nobody wants to know.
+    """
 
     work: Callable[[UnitOfWork], T]
     emitter: Emitter
     entity: Entity | None
     origin: str
+    parent: str = ""
+    traceparent: str = ""
+    asked_ns: int = 0
+    begun_ns: int = 0
+    ended_ns: int = 0
     loop: asyncio.AbstractEventLoop | None = None
     future: asyncio.Future[T] | concurrent.futures.Future[None] | None = None
     result: T | None = None
@@ -47,6 +59,7 @@ class Unit(Generic[T]):
     rows: int = 0
     written: Sequence[Written] = ()
     moves: Sequence[tuple[str, str, bool]] = ()
+    told: Sequence[Told] = ()
     callbacks: Sequence[Callable[[], None]] = field(default=())
 
     def key(self, entity: Entity | None) -> tuple[str, str, str, str]:
@@ -80,8 +93,11 @@ class GroupCommit:
         ledger: WriteLedger,
         health: Health,
         failpoints: Failpoints | None = None,
+        witness: Witness | None = None,
     ) -> None:
         self._connection = connection
+        self._witness = witness
+        self._untold: Callable[[], None] | None = None
         self.ledger = ledger
         self._health = health
         self._failpoints = failpoints
@@ -105,23 +121,39 @@ class GroupCommit:
                 unit.error = self._health.refusal()
             return
         units = list(units)
+        begun_ns = committing_ns = self._now_ns()
         try:
             self._begin()
             for unit in units:
                 self._run_unit(unit)
             self._run_closing_unit(units)
             self._reach("before_commit", units)
+            committing_ns = self._now_ns()
             self.ledger.turn(_COMMIT)
             self._connection.execute("COMMIT")
         except BaseException as error:  # noqa: BLE001 - whatever it is, every caller of the group is told
             self._lose(units, error)
         self.ledger.turn(None)
+        ended_ns = self._now_ns()
         self._account(units)
+        if (witness := self._witness) is not None:
+            self._untold = partial(
+                witness.saw, units, begun_ns=begun_ns, committing_ns=committing_ns, ended_ns=ended_ns
+            )
         try:
             self._reach("after_commit", units)
         except BaseException as error:  # noqa: BLE001 - see above
             for unit in units:
                 unit.error = self._health.told(error)
+
+    def tell(self) -> None:
+        """Tell telemetry of the last group; for when its callers have their answers."""
+        untold, self._untold = self._untold, None
+        if untold is not None:
+            untold()
+
+    def _now_ns(self) -> int:
+        return 0 if self._witness is None else time.time_ns()
 
     def _begin(self) -> None:
         for tries_left in reversed(range(BEGIN_TRIES_MAX)):
@@ -139,7 +171,8 @@ class GroupCommit:
         key = unit.key(unit.entity)
         self.ledger.turn(key)
         connection.execute("SAVEPOINT unit")
-        work = UnitOfWork(connection)
+        work = UnitOfWork(connection, unit.traceparent)
+        unit.begun_ns = self._now_ns()
         try:
             unit.result = unit.work(work)
             unit.callbacks = work.callbacks
@@ -147,6 +180,8 @@ class GroupCommit:
             unit.error = self._health.told(error)
         finally:
             work.end()
+            unit.ended_ns = self._now_ns()
+            unit.told = work.told
             after = connection.total_changes
             unit.rows = (after - before) % _CHANGES_MODULUS
             unit.moves = work.moves

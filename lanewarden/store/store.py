@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar, cast
@@ -18,7 +19,9 @@ from lanewarden.store.names import Emitter, Entity
 from lanewarden.store.opening import open_writer
 from lanewarden.store.readers import Readers
 from lanewarden.store.unit import Connection, UnitOfWork
+from lanewarden.store.witness import Witness
 from lanewarden.store.writer import WriterThread
+from lanewarden.telemetry import OFF, TRACEPARENT, Telemetry
 
 T = TypeVar("T")
 
@@ -33,13 +36,21 @@ class Store:
     """
 
     def __init__(
-        self, path: Path, connection: RawConnection, commits: GroupCommit, health: Health, *, threaded: bool
+        self,
+        path: Path,
+        connection: RawConnection,
+        commits: GroupCommit,
+        health: Health,
+        *,
+        threaded: bool,
+        telemetry: Telemetry = OFF,
     ) -> None:
         self._path = path
         self._connection = connection
         self._commits = commits
         self._readers = Readers(path)
         self._health = health
+        self._telemetry = telemetry
         self._thread = WriterThread(commits) if threaded else None
         self._closed = False
 
@@ -53,6 +64,7 @@ class Store:
         threaded: bool = True,
         failpoints: Failpoints | None = None,
         on_failure: Callable[[], None] | None = None,
+        telemetry: Telemetry = OFF,
     ) -> Store:
         """Open the database, created if it is missing, and bring its schema up to this build.
 
@@ -62,8 +74,14 @@ class Store:
         """
         connection = open_writer(path, migrations, ledger)
         health = Health(path, on_failure)
-        commits = GroupCommit(connection, ledger=ledger, health=health, failpoints=failpoints)
-        return cls(path, connection, commits, health, threaded=threaded)
+        commits = GroupCommit(
+            connection,
+            ledger=ledger,
+            health=health,
+            failpoints=failpoints,
+            witness=Witness(telemetry) if telemetry.enabled else None,
+        )
+        return cls(path, connection, commits, health, threaded=threaded, telemetry=telemetry)
 
     @property
     def full(self) -> bool:
@@ -114,6 +132,7 @@ class Store:
             raise RuntimeError("a unit of work cannot wait for another one")
         else:
             self._commits.run([unit])
+            self._commits.tell()
         if unit.error is not None:
             raise unit.error
         for callback in unit.callbacks:
@@ -160,4 +179,7 @@ class Store:
             raise TypeError("every unit of work names its emitter, as an Emitter")
         if entity is not None and not emitter.exempt:
             self._commits.ledger.check(entity.kind, entity.id, emitter.name)
-        return Unit(work, emitter, entity, origin)
+        parent = TRACEPARENT.get()
+        if not self._telemetry.enabled:
+            return Unit(work, emitter, entity, origin, parent, parent)
+        return Unit(work, emitter, entity, origin, parent, self._telemetry.child(parent), time.time_ns())

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import functools
+import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 from lanewarden.store.engine import Cursor, RawConnection, Row
 from lanewarden.store.names import Entity
+from lanewarden.telemetry import Value
 
 Parameters = Sequence[object] | Mapping[str, object]
 
@@ -17,6 +20,18 @@ _TRANSACTION_WORDS = ("begin", "commit", "end", "rollback", "savepoint", "releas
 @functools.lru_cache(maxsize=_STATEMENTS_MAX)
 def _controls_transaction(sql: str) -> bool:
     return sql.lstrip().lower().startswith(_TRANSACTION_WORDS)
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What a unit of work has told telemetry, once it is durable: see :meth:`UnitOfWork.tell`."""
+
+    name: str
+    at_ns: int
+    attributes: Mapping[str, Value]
+    about: Mapping[str, Value]
+    continues: str
+    counted: bool
 
 
 class Connection:
@@ -55,13 +70,17 @@ class UnitOfWork(Connection):
     A unit shares its transaction with others, each inside its own savepoint, so it must not begin, commit or
     roll back anything itself: raise an exception to undo the unit. Deferred foreign keys do not belong in the
     schema, since they fail at the commit that all share.
+
+    ``traceparent`` is the trace that it is part of, empty if there is none: what is stored with it can be continued later.
     """
 
-    __slots__ = ("callbacks", "moves", "turns")
+    __slots__ = ("callbacks", "moves", "told", "traceparent", "turns")
 
-    def __init__(self, raw: RawConnection) -> None:
+    def __init__(self, raw: RawConnection, traceparent: str = "") -> None:
         super().__init__(raw)
+        self.traceparent = traceparent
         self.callbacks: list[Callable[[], None]] = []
+        self.told: list[Told] = []
         self.turns: list[tuple[int, Entity]] = []
         self.moves: list[tuple[str, str, bool]] = []
 
@@ -77,6 +96,22 @@ class UnitOfWork(Connection):
     def moved(self, entity: Entity, *, progressed: bool) -> None:
         """The entity gets another version; ``progressed`` when it has also come further by its own account."""
         self.moves.append((entity.kind, entity.id, progressed))
+
+    def tell(
+        self,
+        name: str,
+        attributes: Mapping[str, Value] | None = None,
+        *,
+        about: Mapping[str, Value] | None = None,
+        continues: str = "",
+        counted: bool = False,
+    ) -> None:
+        """Have telemetry told, once the unit is durable, that something has happened in it: a span, and when it is
+        ``counted`` a count, which knows nothing of what it is ``about``. Attributes get the prefix ``lanewarden.``.
+
+        The span is part of the unit's, or of the trace that it ``continues``, and then linked with the unit's.
+        """
+        self.told.append(Told(name, time.time_ns(), attributes or {}, about or {}, continues, counted))
 
     def after_commit(self, callback: Callable[[], None]) -> None:
         """Have ``callback`` called once the unit is on disk, before its caller goes on; or never."""

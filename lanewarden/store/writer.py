@@ -72,6 +72,7 @@ class WriterThread:
             if units:
                 self._commits.run(units)
                 _deliver(units)
+                self._commits.tell()
 
     def _take(self) -> tuple[list[Unit[Any]], bool]:
         """Wait for one unit, then take those that came meanwhile; and whether the stop was among them."""

@@ -45,7 +45,8 @@ class Filing:
     """A claim that this supervisor holds. ``*_ms`` are steady time.
 
     ``leader_key`` names the incident that is filed for all of its cause; its own key if that is itself.
-    ``unsure_since_ms`` is set while the tracker may have an item that nobody here knows of.
+    ``unsure_since_ms`` is set while the tracker may have an item that nobody here knows of. ``traceparent`` is the trace of
+    the claim.
     """
 
     key: str
@@ -66,6 +67,7 @@ class Filing:
     external_id: str = ""
     url: str = ""
     failure: str = ""
+    traceparent: str = ""
 
 
 def cause_of(kind: str, diagnosis: str) -> str:

@@ -10,10 +10,12 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Final, Protocol, TypeVar
 
+from lanewarden import span_names
 from lanewarden.errors import Reason, Refusal
 from lanewarden.hub import Subscription, Topic
 from lanewarden.records import replace
 from lanewarden.store import Entity
+from lanewarden.telemetry import Value
 from lanewarden.waiting import take_within
 from lanewarden.walltime import rfc3339
 from supervisor_svc import emitters
@@ -88,8 +90,12 @@ class Filer:
         """Take each incident that is due one step further."""
         now_ms = self._supervisor.clock.steady_ms()
         for filing in self._supervisor.read(lambda reader: filings.due(reader, now_ms, BATCH_MAX)):
+            about: dict[str, Value] = {"incident.id": filing.key, "task.id": filing.task_id, "epoch": filing.epoch}
             try:
-                await (self._tell(filing) if filing.stage is Stage.FILED else self._file(filing))
+                with self._supervisor.telemetry.span(
+                    span_names.FILE, about | {"tries": filing.tries}, continues=filing.traceparent
+                ):
+                    await (self._tell(filing) if filing.stage is Stage.FILED else self._file(filing))
             except Refusal as refusal:  # of our own store: nothing is lost, it is due again
                 log.error("cannot store how filing went", extra={"incident": filing.key, "reason": refusal.reason.name})
                 await self._pause()

@@ -5,9 +5,11 @@ from __future__ import annotations
 import logging
 from typing import Final
 
+from lanewarden import span_names
 from lanewarden.errors import Refusal
 from lanewarden.hub import Subscription
 from lanewarden.store import Entity
+from lanewarden.telemetry import Span, Value
 from lanewarden.waiting import take_within
 from supervisor_svc import emitters
 from supervisor_svc.core.notify import TRIES_MAX, backoff_seconds
@@ -56,11 +58,23 @@ def _due(supervisor: Supervisor, sink: Sink) -> list[Notification]:
 
 async def _try(supervisor: Supervisor, sink: Sink, notification: Notification) -> bool:
     """Send one notification and record what came of it."""
+    about: dict[str, Value] = {
+        "sink": sink.name.partition(":")[0],
+        "escalation.id": notification.escalation_id,
+        "notification.kind": notification.kind,
+        "tries": notification.tries,
+    }
+    with supervisor.telemetry.span(span_names.NOTIFY, about, continues=notification.traceparent) as span:
+        return await _send(supervisor, sink, notification, span)
+
+
+async def _send(supervisor: Supervisor, sink: Sink, notification: Notification, span: Span) -> bool:
     failure = ""
     try:
         await sink.send(notification)
     except SinkFailed as failed:
         failure = failed.cause
+        span.set("reason", "SINK_FAILED")
     tries = notification.tries + 1
     spent = tries >= TRIES_MAX
     delay_ms = round(1000 * backoff_seconds(tries, supervisor.random.random()))

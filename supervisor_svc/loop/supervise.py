@@ -9,14 +9,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
+from lanewarden import span_names
 from lanewarden.errors import Reason, Refusal
 from lanewarden.hub import Topic
 from lanewarden.store import Entity
+from lanewarden.telemetry import TRACEPARENT, Value
 from lanewarden.v1 import task_pb2
 from supervisor_svc import emitters
 from supervisor_svc.core.arms import Action, choose
@@ -49,6 +51,7 @@ class Step:
 
     name: str
     do: Callable[[], Awaitable[None]]
+    about: Mapping[str, Value]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,10 +161,21 @@ class Supervise:
             case Action.SETTLE:
                 do = partial(act.settle, task, settle(diagnose(view)))
             case _ if self._owes_filing(task):
-                return Step(name=f"claim {task.epoch}", do=partial(self._claim, task))
+                return Step(name=f"claim {task.epoch}", do=partial(self._claim, task), about=self._about(task, "CLAIM"))
             case _:
                 return None
-        return Step(name=f"{action.name} {task.epoch}.{task.attempt}", do=do)
+        return Step(name=f"{action.name} {task.epoch}.{task.attempt}", do=do, about=self._about(task, action.name))
+
+    def _about(self, task: task_pb2.Task, action: str) -> dict[str, Value]:
+        return {
+            "action": action,
+            "task.id": task.task_id,
+            "lane": task.spec.lane,
+            "epoch": task.epoch,
+            "attempt": task.attempt,
+            "runner.id": task.runner_id,
+            "generation": self._supervisor.presence.supervision_generation(task.runner_id),
+        }
 
     def _owes_filing(self, task: task_pb2.Task) -> bool:
         """Whether it was given up and is not being filed by this start of the supervisor."""
@@ -188,6 +202,7 @@ class Supervise:
             claimed_wall_ms=incident.claimed_at.ToMilliseconds(),
             due_ms=0,
             leader_key=incident.key,
+            traceparent=TRACEPARENT.get(),
         )
         await self._supervisor.do(
             lambda session: filing.claimed(session, claim, gather_ms=self._gather_ms),
@@ -199,7 +214,8 @@ class Supervise:
         """Do it; what fails is tried again, later each time, and by time alone unless it is another's affair."""
         try:
             async with self._turns:
-                await step.do()
+                with self._supervisor.telemetry.span(span_names.ACT, step.about):
+                    await step.do()
             self._wait(task_id, step.name)
         except Refusal as refusal:
             log.warning("an action came to nothing", extra={"task": task_id, "reason": refusal.reason.name})

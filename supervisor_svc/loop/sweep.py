@@ -6,7 +6,9 @@ import logging
 from collections.abc import Sequence
 from functools import partial
 
+from lanewarden import span_names
 from lanewarden.errors import Refusal
+from lanewarden.telemetry import Value
 from lanewarden.waiting import take_within
 from supervisor_svc import emitters
 from supervisor_svc.core.leases import Lease
@@ -57,7 +59,11 @@ async def _end(supervisor: Supervisor, lease: Lease) -> None:
 
 
 def _end_lease(lease: Lease, session: Session) -> bool:
-    return runners.end_lease(session.uow, lease.runner_id, lease.generation)
+    ended_now = runners.end_lease(session.uow, lease.runner_id, lease.generation)
+    if ended_now:
+        about: dict[str, Value] = {"runner.id": lease.runner_id, "generation": lease.generation}
+        session.uow.tell(span_names.LEASE_TRANSITION, {"to": "ENDED"}, about=about)
+    return ended_now
 
 
 def _end_extension(runner_id: str, session: Session) -> None:

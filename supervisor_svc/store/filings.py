@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import fields
 from typing import Any, Final
 
+from lanewarden import span_names
 from lanewarden.store import Connection, Row, UnitOfWork
+from lanewarden.telemetry import Value
 from supervisor_svc.core.filing import OF_RUNNER, Filing, Stage
 
 _COLUMNS = tuple(field.name for field in fields(Filing))
@@ -25,8 +27,12 @@ def _from_row(row: Row) -> Filing:
     return Filing(**values)
 
 
-def put(uow: UnitOfWork, filing: Filing) -> None:
-    """Store a filing, new or changed."""
+def put(uow: UnitOfWork, filing: Filing, *, was: Stage | None = None) -> None:
+    """Store a filing, new or changed; telemetry is told when it ``was`` in another stage."""
+    if was is not filing.stage:
+        moved = {"to": filing.stage.value} | ({} if was is None else {"from": was.value})
+        about: dict[str, Value] = {"incident.id": filing.key, "task.id": filing.task_id, "epoch": filing.epoch}
+        uow.tell(span_names.FILING_TRANSITION, moved, about=about)
     values = [getattr(filing, name) for name in _COLUMNS]
     values[_COLUMNS.index("stage")] = filing.stage.value
     uow.execute(_PUT, values)

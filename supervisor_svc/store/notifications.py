@@ -15,7 +15,7 @@ class Notification:
     """One thing that people are told through one sink. ``payload`` is JSON, the same at each try.
 
     ``next_try_ms`` is None once it is finished: delivered, or given up with its ``failure``. ``changed_ms`` is when it was
-    stored or last tried.
+    stored or last tried. ``traceparent`` is the trace of the change that it tells of.
     """
 
     sink: str
@@ -29,6 +29,7 @@ class Notification:
     tries: int = 0
     delivered_wall_ms: int | None = None
     failure: str = ""
+    traceparent: str = ""
     position: int = 0
 
 

@@ -264,3 +264,16 @@ def retention_of_incidents(db: Database) -> None:
     """Since when an incident is resolved, so that it can be forgotten, and its filing with it."""
     for statement in _RETENTION:
         db.execute(statement)
+
+
+_TRACES = (
+    "ALTER TABLE notifications ADD COLUMN traceparent TEXT NOT NULL DEFAULT ''",
+    "ALTER TABLE filings ADD COLUMN traceparent TEXT NOT NULL DEFAULT ''",
+)
+
+
+@MIGRATIONS()
+def traces(db: Database) -> None:
+    """The traces of what people are told, and of what is filed."""
+    for statement in _TRACES:
+        db.execute(statement)

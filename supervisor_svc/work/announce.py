@@ -39,6 +39,7 @@ def tell(
                 payload=payload,
                 changed_ms=session.steady_ms,
                 next_try_ms=session.steady_ms,
+                traceparent=session.uow.traceparent,
             )
             if notifications.insert(session.uow, notification):
                 session.touch(told(sink))

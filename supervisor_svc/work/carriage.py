@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from functools import partial
 from typing import Final
 
+from lanewarden import span_names
 from lanewarden.errors import Reason, Refusal
 from lanewarden.v1 import lane_runner_service_pb2 as runner_pb
 from lanewarden.v1 import supervisor_service_pb2 as pb
@@ -91,7 +92,9 @@ class Carriage:
         if stored is None or stored.runner_id != runner_id:
             log.warning("a runner answered a command that it never had", extra={"runner": runner_id})
         elif stored.state == outbox.STORED:
-            await self._courier.record(stored, answer)
+            telemetry, about = self._supervisor.telemetry, commands.span_of(stored)
+            with telemetry.span(span_names.ANSWERED, about, continues=stored.traceparent):
+                await self._courier.record(stored, answer)
 
 
 def _final(command_id: str, answer: RunnerResponse | Refusal) -> bool:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from lanewarden import span_names
 from lanewarden.errors import Reason, Refusal, refuse
 from lanewarden.hub import Topic
 from lanewarden.store import Connection
+from lanewarden.telemetry import Value
 from lanewarden.v1 import escalation_pb2, task_pb2
 from lanewarden.v1 import lane_runner_service_pb2 as runner_pb
 from supervisor_svc.core.holds import Actor, HoldView, KnownRuling, Ruling, check_ack, check_ruling
@@ -63,6 +65,7 @@ def accept(session: Session, deed: Deed, request: RunnerRequest) -> Command:
     session.record(deed, outbox.STORED, task_id=to.task_id)
     session.touch(outbox_of(command.runner_id))
     _touch_escalation(session, command)
+    session.uow.tell(span_names.COMMAND_TRANSITION, {"to": outbox.STORED}, about=span_of(command))
     return command
 
 
@@ -93,6 +96,10 @@ def settle(session: Session, command: Command, answer: RunnerResponse | Refusal 
     if not outbox.settle(session.uow, command.command_id, refusal):
         return
     session.record(deed_of(command), "OK" if refusal is None else refusal.reason.name)
+    moved: dict[str, Value] = {"from": outbox.STORED, "to": outbox.DELIVERED}
+    if refusal is not None:
+        moved |= {"to": outbox.REFUSED, "reason": refusal.reason.name}
+    session.uow.tell(span_names.COMMAND_TRANSITION, moved, about=span_of(command))
     _touch_escalation(session, command)
     if isinstance(answer, runner_pb.SteerResponse):
         intake.learn_task(session, answer.task)
@@ -110,6 +117,12 @@ def request_of(command: Command) -> RunnerRequest:
     if command.kind == outbox.ACKNOWLEDGE:
         return runner_pb.AcknowledgeRequest.FromString(command.payload)
     return runner_pb.SteerRequest.FromString(command.payload)
+
+
+def span_of(command: Command) -> dict[str, Value]:
+    """What a span says about a command."""
+    about: dict[str, Value] = {"runner.id": command.runner_id, "task.id": command.task_id}
+    return about | ({"escalation.id": command.escalation_id} if command.escalation_id else {})
 
 
 def deed_of(command: Command) -> Deed:

@@ -7,6 +7,7 @@ import logging
 from dataclasses import dataclass, field
 from typing import Final
 
+from lanewarden import span_names
 from lanewarden.errors import Refusal
 from lanewarden.store import Connection, Entity
 from supervisor_svc import emitters
@@ -82,13 +83,19 @@ class Courier:
         return self._supervisor.read(look)
 
     async def _deliver(self, command: Command, address: str) -> Outcome:
+        """In the trace of the call that stored the command, whoever brings it now."""
         answer: RunnerResponse | Refusal
-        try:
-            answer = await self._call(command, address)
-        except Refusal as refusal:
-            answer = refusal
-        self._supervisor.reach.note(command.runner_id, answer if isinstance(answer, Refusal) else None)
-        return await self.record(command, answer)
+        about = commands.span_of(command)
+        with self._supervisor.telemetry.span(span_names.DELIVER, about, continues=command.traceparent) as span:
+            try:
+                answer = await self._call(command, address)
+            except Refusal as refusal:
+                answer = refusal
+                span.set("reason", refusal.reason.name)
+            self._supervisor.reach.note(command.runner_id, answer if isinstance(answer, Refusal) else None)
+            outcome = await self.record(command, answer)
+            span.set("outcome", outcome.name)
+            return outcome
 
     async def record(self, command: Command, answer: RunnerResponse | Refusal) -> Outcome:
         """Store what a runner made of a command, whichever way it had it; what is not final leaves it stored."""
@@ -110,7 +117,6 @@ class Courier:
             commands.request_of(command),
             timeout_seconds=self._timeout_seconds,
             emitter=emitters.DELIVER.name,
-            traceparent=command.traceparent,
         )
         return answer
 

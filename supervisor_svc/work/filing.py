@@ -30,7 +30,7 @@ def claimed(session: Session, claim: Filing, *, gather_ms: int) -> Filing:
             claim = replace(claim, leader_key=leader.key, due_ms=leader.due_ms)
         else:
             claim = replace(claim, leader_key=claim.key, due_ms=session.steady_ms + gather_ms)
-    filings.put(session.uow, claim)
+    filings.put(session.uow, claim, was=known.stage if known else None)
     session.touch(FILINGS)
     return claim
 
@@ -42,7 +42,7 @@ def _change(session: Session, changed: Filing) -> Filing | None:
     known = filings.find(session.uow, changed.key)
     if known is None or known.claim_generation != changed.claim_generation:
         return None
-    filings.put(session.uow, changed)
+    filings.put(session.uow, changed, was=known.stage)
     return changed
 
 
@@ -70,6 +70,7 @@ def filed(session: Session, leader: Filing, item: Filed) -> None:
                 tries=0,
                 due_ms=session.steady_ms,
             ),
+            was=each.stage,
         )
     session.touch(FILINGS)
 
@@ -90,7 +91,7 @@ def stumbled(session: Session, key: str, *, jitter: float) -> None:
 def try_now(session: Session, runner_id: str) -> None:
     """This supervisor may act at the runner again: what waited for that is due."""
     for filing in filings.waiting_for(session.uow, runner_id):
-        filings.put(session.uow, replace(filing, due_ms=session.steady_ms))
+        filings.put(session.uow, replace(filing, due_ms=session.steady_ms), was=filing.stage)
     session.touch(FILINGS)
 
 

@@ -6,9 +6,11 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
+from lanewarden import span_names
 from lanewarden.errors import Reason, invalid, refuse
 from lanewarden.hub import Topic
 from lanewarden.records import replace
+from lanewarden.telemetry import Value
 from supervisor_svc.core import leases
 from supervisor_svc.core.leases import GENERATION_MAX, Timing, Verdict
 from supervisor_svc.store import runners
@@ -97,6 +99,9 @@ def register(session: Session, asked: Registration, *, heard_generation: int | N
     )
     if new != held:
         runners.put(session.uow, new)
+    if granted:
+        about: dict[str, Value] = {"runner.id": new.runner_id, "generation": new.generation}
+        session.uow.tell(span_names.LEASE_TRANSITION, {"to": "GRANTED"}, about=about)
     session.touch(Topic("runner", asked.runner_id), GRANTS)
     return new
 

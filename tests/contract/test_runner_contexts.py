@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
 from lanewarden.errors import Refusal
-from lanewarden.telemetry import Telemetry
+from lanewarden.telemetry import Past, Telemetry
 from lanewarden.v1 import worker_service_pb2 as wpb
 from tests import context_checks as checks
 from tests.context_checks import STEP, WINDOW, Turns
@@ -23,18 +20,20 @@ CHECKS = [check for name, check in vars(checks).items() if name.startswith("chec
 class Heard(Telemetry):
     """Keeps what it is told."""
 
+    enabled = True
+
     def __init__(self) -> None:
         self.counts: list[tuple[str, dict[str, str]]] = []
-        self.spans: list[tuple[str, dict[str, Any], dict[str, Any]]] = []
+        self.spans: list[Past] = []
 
     def count(self, name: str, **attributes: str) -> None:
         self.counts.append((name, attributes))
 
-    @contextlib.contextmanager
-    def span(self, name: str, **attributes: str | int) -> Iterator[Any]:
-        said: dict[str, Any] = {}
-        self.spans.append((name, attributes, said))
-        yield SimpleNamespace(set=said.__setitem__)
+    def child(self, traceparent: str) -> str:
+        return traceparent or f"00-{'a' * 32}-{'b' * 16}-01"
+
+    def past(self, span: Past) -> None:
+        self.spans.append(span)
 
 
 @pytest.fixture
@@ -49,12 +48,12 @@ def test_contexts_and_signals(kit: RunnerKit, check: Callable[[RunnerKit], None]
     kit.close()
 
 
-def test_what_happens_is_told_to_telemetry(kit: RunnerKit) -> None:
+def test_what_happens_is_told_to_telemetry(tmp_path: Path) -> None:
     """Each signal that is raised or discharged, each directive, and each end of a writer is a count, of which none names a
     task, and a span of its caller's trace, which does; what was rolled back is neither.
     """
     heard = Heard()
-    kit.runner.telemetry = heard
+    kit = make_runner(tmp_path, telemetry=heard)
     turns = Turns(kit)
     wrote = turns.ask(STEP)
     turns.report(wrote.directive_id, content="so far")
@@ -70,8 +69,12 @@ def test_what_happens_is_told_to_telemetry(kit: RunnerKit) -> None:
         ("lanewarden.signal.discharged", {"kind": "REDUCE_CONTEXT"}),
     ]
     assert heard.counts == [("lanewarden.signal.raised", {"kind": "REDUCE_CONTEXT"}), *counted]
-    assert [(name, attributes) for name, attributes, _ in heard.spans] == heard.counts
-    assert all(said["task.id"] == turns.ref.task_id for _, _, said in heard.spans)
+    told = [span for span in heard.spans if span.name in dict(heard.counts)]
+    about = {"lanewarden.task.id": turns.ref.task_id, "lanewarden.emitter": "lane_runner.worker.directive"}
+    assert [(each.name, each.attributes) for each in told] == [
+        (name, about | {f"lanewarden.{key}": value for key, value in attributes.items()})
+        for name, attributes in heard.counts
+    ]
     kit.close()
 
 

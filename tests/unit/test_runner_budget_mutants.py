@@ -32,7 +32,11 @@ WALL_MS_AHEAD = 1_800_000_000_000 - 1_000
 def saved_as(patch: Patch, change: Callable[[Task, Task], Task]) -> None:
     """Every stored task is what ``change`` makes of it before and after."""
     save = Session.save
-    patch.setattr(Session, "save", lambda session, before, after: save(session, before, change(before, after)))
+
+    def mutant(session: Session, before: Task, after: Task, *, cause: str = "") -> Task:
+        return save(session, before, change(before, after), cause=cause)
+
+    patch.setattr(Session, "save", mutant)
 
 
 def starts(before: Task, after: Task) -> bool:

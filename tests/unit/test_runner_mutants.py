@@ -318,8 +318,9 @@ def park_outlives_its_task(patch: Patch) -> None:
     """The end of a task leaves its pauses as they are."""
     save = Session.save
 
-    def mutant(session: Session, before: Task, after: Task) -> Task:
-        return save(session, before, replace(after, pauses=before.pauses) if after.terminal else after)
+    def mutant(session: Session, before: Task, after: Task, *, cause: str = "") -> Task:
+        parked = replace(after, pauses=before.pauses) if after.terminal else after
+        return save(session, before, parked, cause=cause)
 
     patch.setattr(Session, "save", mutant)
 

@@ -80,7 +80,7 @@ async def test_one_trace_from_client_to_handler(telemetry: OtelTelemetry, port: 
     token = "operator"
     async with client.connect(f"127.0.0.1:{bound}", token=token, telemetry=telemetry) as connection:
         stub = connection.stub(echo.service())
-        with telemetry.span("sweep", lane="l1"):
+        with telemetry.span("sweep", {"lane": "l1"}):
             answer = await stub.Echo(echo.request(), emitter="supervisor.sweep")
         with pytest.raises(Refusal):
             await stub.Refuse(echo.request())

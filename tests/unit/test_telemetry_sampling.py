@@ -86,7 +86,10 @@ class ByName(Sampler):
         return "EveryThird"
 
 
-@pytest.mark.parametrize("sampler", [ByName(), ParentBased(ByName()), ParentBased(ALWAYS_ON)], ids=str)
+OTHERS: Final = {"own": ByName(), "inside": ParentBased(ByName()), "known": ParentBased(ALWAYS_ON)}
+
+
+@pytest.mark.parametrize("sampler", OTHERS.values(), ids=OTHERS)
 def test_another_sampler_is_asked_each_time(sampler: Sampler) -> None:
     """One that is not known to decide by a bound is asked about each span, also inside of one that is known."""
     sampling = Sampling(sampler)
