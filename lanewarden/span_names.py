@@ -12,7 +12,9 @@ from typing import Final
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpanName:
-    """One row of the table. ``attributes`` that begin with a dot are ``lanewarden.`` and the rest."""
+    """One row of the table. ``attributes`` that begin with a dot are ``lanewarden.`` and the rest. A CONSUMER goes on with a
+    trace that was stored, where one was.
+    """
 
     name: str
     meaning: str
@@ -134,7 +136,12 @@ SPANS: Final = (
     _effect(STOP, "the stop ladder of a worker is begun", *_ATTEMPT),
     _effect(ON_SUCCESS, "an on_success command is started", *_ATTEMPT),
     _effect(CHECKPOINT_WRITER, "a command that writes a checkpoint is started", *_ATTEMPT),
-    _effect(REPORT, "changes are told to the supervisor; linked with the traces that made them", ".marks"),
+    _effect(
+        REPORT,
+        "changes are told to the supervisor, in the trace that made them or linked with each of several",
+        ".marks",
+        kind="CONSUMER or INTERNAL",
+    ),
     _effect(
         CARRIED,
         "a command that came with a renewal is carried out, in the trace of the operator's call",
@@ -163,7 +170,10 @@ SPANS: Final = (
         kind="CONSUMER",
     ),
     _effect(
-        FILE, "an incident is looked up at its tracker and created", ".incident.id", ".task.id", ".epoch", ".tries"
+        FILE,
+        "an incident is brought a step further: looked up at its tracker, created, told to its runner",
+        *(".incident.id", ".task.id", ".epoch", ".tries"),
+        kind="CONSUMER",
     ),
 )
 """The catalogue."""

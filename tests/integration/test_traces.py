@@ -56,7 +56,7 @@ def known(span: Span) -> bool:
     name = span_names.CALL if span.kind in ("SERVER", "CLIENT") else span.name
     row = next(each for each in span_names.SPANS if each.name == name)
     attributes = {f"lanewarden{each}" if each[0] == "." else each for each in row.attributes}
-    return span.attributes.keys() <= attributes and (span.kind in row.kind or row.kind == "CONSUMER")
+    return span.attributes.keys() <= attributes and span.kind in row.kind
 
 
 @pytest.mark.parametrize("point", ["away", pytest.param("before_commit", marks=pytest.mark.long), "after_commit"])
