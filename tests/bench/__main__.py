@@ -12,7 +12,20 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from tests.bench import cli, escalate, exits, figures, healthy, held, idle, ledger, many_holds, runners, steer
+from tests.bench import (
+    cli,
+    escalate,
+    exits,
+    figures,
+    healthy,
+    held,
+    idle,
+    ledger,
+    many_holds,
+    runners,
+    steer,
+    telemetry,
+)
 from tests.bench.figures import Figure
 
 BENCHES: Final[Mapping[str, Callable[[int | None, Path], Awaitable[list[Figure]]]]] = {
@@ -24,6 +37,7 @@ BENCHES: Final[Mapping[str, Callable[[int | None, Path], Awaitable[list[Figure]]
     "healthy": healthy.run,
     "idle": idle.run,
     "ledger": ledger.run,
+    "telemetry": telemetry.run,
     "cli": cli.run,
     "runners": runners.run,
 }

@@ -85,12 +85,15 @@ class AtSupervisor:
 
     async def requests(self) -> Requests:
         """What each caller sends in a round; before it, every lease is renewed."""
-        renew = self._server.caller(SUPERVISOR.methods_by_name["KeepAlive"], self._metadata)
-        for runner in self._runners:
-            await renew.call(runner.SerializeToString())
+        await self.renew()
         first = self._sent + 1
         self._sent += CALLS_PER_ROUND
         return [[self._item(runner, n) for n in range(first, self._sent + 1)] for runner in self._runners]
+
+    async def renew(self) -> None:
+        """Renew every lease."""
+        renew = self._server.caller(SUPERVISOR.methods_by_name["KeepAlive"], self._metadata)
+        await asyncio.gather(*(renew.call(runner.SerializeToString()) for runner in self._runners))
 
     def _item(self, runner: pb.KeepAliveRequest, sequence: int) -> bytes:
         task_id = f"task-of-{runner.runner_id}"
@@ -153,6 +156,9 @@ class AtRunner:
     async def requests(self) -> Requests:
         """What each caller sends in a round."""
         return [[question() for _ in range(HOLDS_PER_ROUND)] for _ in range(CALLERS)]
+
+    async def renew(self) -> None:
+        """A worker has no lease."""
 
     def check(self, answers: Sequence[bytes]) -> None:
         """Every question has opened a hold."""
