@@ -8,32 +8,13 @@ from pathlib import Path
 import pytest
 
 from lanewarden.errors import Refusal
-from lanewarden.telemetry import Past, Telemetry
 from lanewarden.v1 import worker_service_pb2 as wpb
 from tests import context_checks as checks
 from tests.context_checks import STEP, WINDOW, Turns
+from tests.heard import Heard
 from tests.runner_kit import RunnerKit, make_runner
 
 CHECKS = [check for name, check in vars(checks).items() if name.startswith("check_")]
-
-
-class Heard(Telemetry):
-    """Keeps what it is told."""
-
-    enabled = True
-
-    def __init__(self) -> None:
-        self.counts: list[tuple[str, dict[str, str]]] = []
-        self.spans: list[Past] = []
-
-    def count(self, name: str, **attributes: str) -> None:
-        self.counts.append((name, attributes))
-
-    def child(self, traceparent: str) -> str:
-        return traceparent or f"00-{'a' * 32}-{'b' * 16}-01"
-
-    def past(self, span: Past) -> None:
-        self.spans.append(span)
 
 
 @pytest.fixture
