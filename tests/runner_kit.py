@@ -122,6 +122,7 @@ class RunnerKit:
     worker_handlers: WorkerHandlers
     stopped: list[AttemptRef] = field(default_factory=list)
     """Workers that were to be stopped, in order."""
+    telemetry: Telemetry = OFF
 
     # Requests, checked at the door as the server checks them.
 
@@ -351,7 +352,9 @@ class RunnerKit:
         """Close the store and open it again, with nothing kept in memory but the clock."""
         stopped = self.stopped
         self.close()
-        again = _open(self.directory, clock=self.clock, random=self.random, on_stop=stopped.append)
+        again = _open(
+            self.directory, clock=self.clock, random=self.random, on_stop=stopped.append, telemetry=self.telemetry
+        )
         self.runner, self.handlers, self.worker_handlers, self.ledger = again
 
     def close(self) -> None:
@@ -376,6 +379,7 @@ def make_runner(tmp_path: Path, *, seed: int = 0, telemetry: Telemetry = OFF) ->
         handlers=handlers,
         worker_handlers=worker_handlers,
         stopped=stopped,
+        telemetry=telemetry,
     )
 
 

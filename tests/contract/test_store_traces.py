@@ -97,8 +97,8 @@ class Clock:
 
 
 async def hold_for_long(store: Store, clock: Clock) -> None:
-    """One unit holds the store for twenty seconds. One is in its group before it, one comes meanwhile; both groups gather while
-    the unit before them has the store.
+    """One unit holds the store for twenty seconds. One is in its group before it, one comes meanwhile; each group gathers
+    while the unit before it has the store.
     """
     loop = asyncio.get_running_loop()
 
@@ -197,7 +197,7 @@ async def test_a_group_is_one_commit_linked_with_its_units(tmp_path: Path, monke
 
 
 def test_a_background_unit_is_a_trace_of_its_own(tmp_path: Path) -> None:
-    """Without a caller's trace a unit begins one, so that what it stores can be continued; the current one stays as it is."""
+    """Without a caller's trace a unit begins one, so that what it stores can be continued; the current one is left."""
     heard = Heard()
     store = opened(tmp_path, heard, threaded=False)
     for body in ("one", "two"):

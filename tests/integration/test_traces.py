@@ -5,19 +5,27 @@ from __future__ import annotations
 import secrets
 import signal
 import sys
+import threading
+import time
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
 from lanewarden import span_names
+from lanewarden.errors import Reason
 from lanewarden.v1 import escalation_pb2
 from lanewarden.v1 import operator_service_pb2 as operator_pb
+from lanewarden.v1 import worker_service_pb2 as worker_pb
 from tests.integration.pair import DEADLINE_SECONDS, Pair, eventually
-from tests.integration.puppet import Puppet, fresh
+from tests.integration.puppet import Puppet, fresh, refused
 from tests.otlp import Receiver, Span
 
 CRASHING_RUNNER = Path(__file__).with_name("crashing_runner.py")
+SENTINEL = "word-that-nobody-may-send"
+STOP_SECONDS_MAX = 6.0
+"""Two seconds for the last spans, and what a stop takes anyhow on a machine that is busy."""
 WRITERS = (span_names.UNIT, span_names.TASK_TRANSITION, span_names.HOLD_TRANSITION, span_names.MESSAGE_ACKNOWLEDGED)
 
 
@@ -57,6 +65,66 @@ def known(span: Span) -> bool:
     row = next(each for each in span_names.SPANS if each.name == name)
     attributes = {f"lanewarden{each}" if each[0] == "." else each for each in row.attributes}
     return span.attributes.keys() <= attributes and span.kind in row.kind
+
+
+def test_no_span_and_no_metric_holds_what_somebody_wrote(
+    tmp_path: Path, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No text, argument, environment or token of anybody, whatever goes through both services and however it ends."""
+    monkeypatch.setenv("SOME_SECRET", SENTINEL)
+    spec = {"name": SENTINEL, "env": {"ALSO": SENTINEL}, "premature_exits_max": 1}
+    with Pair(tmp_path / "state") as pair:
+        with Puppet(pair, tmp_path / SENTINEL, **spec) as puppet:
+            attempt = puppet.attempt(1)
+            secrets_said = [*pair.credentials.tokens.values(), attempt.token, SENTINEL]
+            attempt.stub.ReportProgress(worker_pb.ReportProgressRequest(request_id=fresh(), sequence=1, note=SENTINEL))
+            asked = attempt.worker.escalate(SENTINEL, expects_reply=True)
+            pair.open_escalation(puppet.task_id)
+            pair.ack(asked.escalation_id)
+            pair.rule(asked.escalation_id, SENTINEL)
+            attempt.worker.acknowledge(attempt.worker.await_ruling(asked.escalation_id))
+            steer = operator_pb.OperatorServiceSteerRequest(request_id=fresh(), task_id=puppet.task_id)
+            steer.instruction.text = SENTINEL
+            pair.operator.Steer(steer)
+            pair.operator.SendInput(
+                operator_pb.OperatorServiceSendInputRequest(request_id=fresh(), task_id=puppet.task_id, text=SENTINEL)
+            )
+            assert refused(lambda: pair.rule(SENTINEL, SENTINEL)).reason is Reason.ESCALATION_UNKNOWN
+            attempt.end(1)
+            ended = pair.wait_for_state(puppet.task_id, "FAILED")
+            receiver.wait_for(lambda span: span.attributes.get("lanewarden.to") == "FAILED", "the end of the task")
+        assert refused(lambda: pair.submit(f"/{SENTINEL}/no-such-program")).reason is Reason.REQUEST_INVALID
+    assert ended.spec.name == SENTINEL, "it went all the way"
+    sent = repr(receiver.spans) + repr(receiver.metrics)
+    assert [secret for secret in secrets_said if secret in sent] == []
+
+
+@pytest.mark.parametrize("collector", ["answers", "is not there", "hangs"])
+def test_w07_a_stop_does_not_wait_for_a_collector(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, collector: str
+) -> None:
+    """Work goes on, and a service that is told to stop stops within seconds, whatever its collector does. One that answers
+    has the last spans then.
+    """
+    over = threading.Event()
+    receiver = Receiver(hold=over.wait if collector == "hangs" else lambda: None)
+    for name, value in receiver.environment().items():
+        monkeypatch.setenv(name, value)
+    with ExitStack() as stack:
+        if collector != "is not there":
+            stack.enter_context(receiver)
+            stack.callback(over.set)
+        pair = stack.enter_context(Pair(tmp_path))
+        task_id = pair.submit("/bin/true")
+        pair.wait_for_state(task_id, "SUCCEEDED")
+        if collector == "hangs":
+            eventually(lambda: receiver.exports, "something is under way")
+        for service in (pair.runner, pair.supervisor):
+            begun = time.monotonic()
+            assert service.stop() == 0
+            assert time.monotonic() - begun < STOP_SECONDS_MAX
+    if collector == "answers":
+        assert any(span.attributes.get("lanewarden.to") == "SUCCEEDED" for span in receiver.spans)
 
 
 @pytest.mark.parametrize("point", ["away", pytest.param("before_commit", marks=pytest.mark.long), "after_commit"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -16,6 +17,7 @@ from lanewarden.errors import Reason, Refusal, refuse
 from lanewarden.hub import Topic
 from lanewarden.ledger import WriteLedger
 from lanewarden.store import Store
+from lanewarden.telemetry import NoSpan, Telemetry, current_trace_id
 from lanewarden.v1 import lane_runner_service_pb2 as runner_pb
 from lanewarden.v1 import task_pb2
 from supervisor_svc import emitters
@@ -66,12 +68,14 @@ class FakeStub:
 
     def __init__(self) -> None:
         self.calls: list[str] = []
+        self.traces: list[str] = []
         self.answer: Callable[[Any], Any] = lambda request: runner_pb.SteerResponse(task=task(5))
         self.gate = asyncio.Event()
         self.gate.set()
 
     async def Steer(self, request: Any, **options: Any) -> Any:
         self.calls.append(request.instruction.text)
+        self.traces.append(current_trace_id())
         await self.gate.wait()
         result = self.answer(request)
         if isinstance(result, Refusal):
@@ -95,14 +99,14 @@ class Bench:
     async def do(self, work: Callable[[Session], Any]) -> Any:
         return await self.supervisor.do(work, emitter=emitters.STEER)
 
-    async def instruct(self, text: str, task_id: str = "t1") -> Command:
+    async def instruct(self, text: str, task_id: str = "t1", *, traceparent: str = "") -> Command:
         request = runner_pb.SteerRequest(request_id=str(uuid.uuid4()), task_id=task_id)
         request.instruction.text = text
         deed = Deed(
             actor=Actor(identity="ada", role="operator"),
             action="Steer instruction",
             request_id=request.request_id,
-            traceparent="",
+            traceparent=traceparent,
         )
         command: Command = await self.do(lambda session: commands.accept(session, deed, request))
         return command
@@ -226,3 +230,29 @@ async def test_tries_are_repeated_after_bounded_delays_and_at_once_when_the_runn
     loop.cancel()
     await asyncio.gather(loop, return_exceptions=True)
     assert len(bench.stub.calls) == 13
+
+
+def drops_the_context(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A command is stored without the trace of the call that brought it."""
+    insert = outbox.insert
+    monkeypatch.setattr(outbox, "insert", lambda uow, command: insert(uow, replace(command, traceparent="")))
+
+
+def drops_the_link(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was stored is carried out in whatever trace carries it out."""
+    monkeypatch.setattr(Telemetry, "span", lambda *given, **named: NoSpan())
+
+
+@pytest.mark.parametrize("mutant", [None, drops_the_context, drops_the_link])
+async def test_a_command_is_brought_in_the_trace_that_stored_it(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, mutant: Callable[[pytest.MonkeyPatch], None] | None
+) -> None:
+    """Whoever brings it, however late; what comes after it is in its own. A supervisor that forgets it is found out."""
+    if mutant is not None:
+        mutant(monkeypatch)
+    await bench.instruct("one", traceparent=f"00-{'1' * 32}-{'b' * 16}-01")
+    await bench.instruct("two", traceparent=f"00-{'2' * 32}-{'b' * 16}-00")
+    await bench.instruct("three")
+    assert await bench.courier.drain("r1")
+    assert bench.stub.calls == ["one", "two", "three"]
+    assert (bench.stub.traces == ["1" * 32, "2" * 32, ""]) is (mutant is None)
