@@ -89,7 +89,7 @@ def test_no_span_and_no_metric_holds_what_somebody_wrote(
             pair.operator.SendInput(
                 operator_pb.OperatorServiceSendInputRequest(request_id=fresh(), task_id=puppet.task_id, text=SENTINEL)
             )
-            assert refused(lambda: pair.rule(SENTINEL, SENTINEL)).reason is Reason.ESCALATION_UNKNOWN
+            assert refused(lambda: pair.rule("nobody-asked", SENTINEL)).reason is Reason.ESCALATION_UNKNOWN
             attempt.end(1)
             ended = pair.wait_for_state(puppet.task_id, "FAILED")
             receiver.wait_for(lambda span: span.attributes.get("lanewarden.to") == "FAILED", "the end of the task")
