@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from random import Random
 from typing import Final
 
@@ -11,6 +11,7 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.sampling import ALWAYS_ON, Decision, ParentBased, Sampler, SamplingResult
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
+from lanewarden import otel_sampling
 from lanewarden.otel import OtelTelemetry
 from lanewarden.otel_sampling import ALL, Sampling
 from lanewarden.telemetry import TRACEPARENT, TelemetrySettings, is_kept, valid_traceparent
@@ -84,6 +85,38 @@ class ByName(Sampler):
 
     def get_description(self) -> str:
         return "EveryThird"
+
+
+def bound_is_one_off(patch: pytest.MonkeyPatch) -> None:
+    """One trace id too many is kept."""
+    bound = otel_sampling._bound
+    patch.setattr(otel_sampling, "_bound", lambda keeps: bound(keeps) + 1)
+
+
+def parents_are_ignored(patch: pytest.MonkeyPatch) -> None:
+    """Each span is judged as a root is."""
+    always, keeps = Sampling.always, Sampling.keeps
+    patch.setattr(Sampling, "always", lambda sampling, parent: always(sampling, None))
+    patch.setattr(Sampling, "keeps", lambda sampling, trace_id, parent: keeps(sampling, trace_id, None))
+
+
+@pytest.mark.parametrize("sampler", [("parentbased_traceidratio", "0.1"), ("traceidratio", "0.25")], indirect=True)
+@pytest.mark.parametrize("mutant", [bound_is_one_off, parents_are_ignored])
+def test_each_mutant_is_found_out(
+    sampler: Sampler, monkeypatch: pytest.MonkeyPatch, mutant: Callable[[pytest.MonkeyPatch], None]
+) -> None:
+    """Where it makes a difference; a sampler that ignores parents itself has nothing to get wrong there."""
+    mutant(monkeypatch)
+    telemetry = OtelTelemetry("test", "i-1", TelemetrySettings(endpoint=f"http://127.0.0.1:{free_port()}"))
+    wrong = mutant is bound_is_one_off or "Parent" in sampler.get_description()
+    try:
+        if wrong:
+            with pytest.raises(AssertionError):
+                test_what_is_kept_is_what_the_sdk_keeps(sampler, telemetry)
+        else:
+            test_what_is_kept_is_what_the_sdk_keeps(sampler, telemetry)
+    finally:
+        telemetry.shutdown()
 
 
 OTHERS: Final = {"own": ByName(), "inside": ParentBased(ByName()), "known": ParentBased(ALWAYS_ON)}
