@@ -80,7 +80,8 @@ def test_a_mark_for_the_supervisor_is_in_the_trace_of_its_unit(tmp_path: Path) -
     kit, heard = made(tmp_path)
     with within(OPERATOR):
         task = kit.submit()
-    launch = kit.claim()
+    with within(""):
+        launch = kit.claim()
     assert launch is not None
     marks = kit.runner.read(lambda reader: messages.due(reader, after=0, rows_max=9))
     kit.close()
