@@ -44,12 +44,26 @@ def opened(directory: Path, heard: Heard, *, threaded: bool = True) -> Store:
     )
 
 
+class Clock:
+    """Time that stands still until it is moved."""
+
+    def __init__(self) -> None:
+        self.ns = 1_800_000_000 * 10**9
+
+    def __call__(self) -> int:
+        self.ns += 1
+        return self.ns
+
+
 @pytest.mark.parametrize("threaded", [True, False], ids=["threaded", "threadless"])
-async def test_each_unit_is_a_span_and_so_is_its_commit(tmp_path: Path, threaded: bool) -> None:
+async def test_each_unit_is_a_span_and_so_is_its_commit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, threaded: bool
+) -> None:
     """Who wrote, for whom, about what, how much; in the caller's trace, and the work is told which that is. A unit that is
     undone says why, and nothing that it had to tell is told.
     """
     heard = Heard()
+    monkeypatch.setattr("time.time_ns", Clock())  # a slow disk would be named
     store = opened(tmp_path, heard, threaded=threaded)
     seen: list[str] = []
 
@@ -83,17 +97,6 @@ async def test_each_unit_is_a_span_and_so_is_its_commit(tmp_path: Path, threaded
     assert (failed.error, failed.attributes["error.type"]) == ("ValueError", "ValueError")
     assert heard.counts == []
     assert "a text" not in repr(heard.spans)
-
-
-class Clock:
-    """Time that stands still until it is moved."""
-
-    def __init__(self) -> None:
-        self.ns = 1_800_000_000 * 10**9
-
-    def __call__(self) -> int:
-        self.ns += 1
-        return self.ns
 
 
 async def hold_for_long(store: Store, clock: Clock) -> None:
