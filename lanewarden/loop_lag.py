@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections import deque
 from typing import Final
 
@@ -12,10 +13,11 @@ WINDOW_MS: Final = 5_000
 
 
 class LoopLag:
-    """A gauge of the loop that :meth:`run` runs on. Until it runs, there is no lag to see."""
+    """A gauge of the loop that :meth:`run` runs on, to be read on any thread. Until it runs, there is no lag to see."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
+        self._lock = threading.Lock()
         self._due_ms: int | None = None
         self._late: deque[tuple[int, int]] = deque()
         """Ticks that came late, as (when, by how much), the latest last and the latest of all first."""
@@ -25,14 +27,16 @@ class LoopLag:
         while True:
             self._due_ms = self._clock.steady_ms() + TICK_MS
             await self._clock.sleep(TICK_MS / 1000)
-            self._note(self._clock.steady_ms())
+            with self._lock:
+                self._note(self._clock.steady_ms())
 
     def ms(self) -> int:
         """The longest that a tick of the last five seconds was late; a tick that is overdue now counts."""
-        now_ms = self._clock.steady_ms()
-        self._forget(now_ms)
-        overdue_ms = 0 if self._due_ms is None else max(0, now_ms - self._due_ms)
-        return max(overdue_ms, self._late[0][1] if self._late else 0)
+        with self._lock:
+            now_ms = self._clock.steady_ms()
+            self._forget(now_ms)
+            overdue_ms = 0 if self._due_ms is None else max(0, now_ms - self._due_ms)
+            return max(overdue_ms, self._late[0][1] if self._late else 0)
 
     def _note(self, now_ms: int) -> None:
         assert self._due_ms is not None

@@ -8,7 +8,8 @@ from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from lanewarden.ledger.windows import OTHER, STEP_MS, STEPS, Key
+from lanewarden.ledger.windows import STEP_MS, STEPS, Key
+from lanewarden.telemetry_names import OTHER
 
 WINDOW_SECONDS: Final = 10
 BURST_SECONDS: Final = 2

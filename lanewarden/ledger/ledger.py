@@ -16,6 +16,7 @@ from lanewarden.clock import Clock
 from lanewarden.errors import Reason, Refusal, refuse
 from lanewarden.ledger.book import FindingBook, Motion
 from lanewarden.ledger.findings import WINDOW_SECONDS, Finding, FindingKind, Share, Survey, Thresholds, Writer, shares
+from lanewarden.ledger.totals import Series
 from lanewarden.ledger.windows import STEP_MS, Key, Windows, busiest
 from lanewarden.records import replace
 
@@ -69,6 +70,7 @@ class WriteLedger:
         self._holder_since_ms = 0
         self._attributed_rows = 0
         self._discarded_rows = 0
+        self._throttled: Counter[str] = Counter()
 
     @property
     def attributed_rows(self) -> int:
@@ -117,6 +119,8 @@ class WriteLedger:
             return
         found = self._over.get((entity_kind, entity_id, emitter))
         if found is not None and (left_ms := found[1] - self._steady_ms()) > 0:
+            with self._lock:
+                self._throttled[emitter] += 1
             raise _throttled(entity_id, emitter, found[0], self.limits.ceiling_rows_per_second, left_ms)
 
     def rates(self, window_seconds: int, entity_id: str = "") -> list[WriteRate]:
@@ -136,6 +140,20 @@ class WriteLedger:
         """Return the rows of each emitter since the start, most rows first."""
         with self._lock:
             return dict(self._windows.emitters().most_common())
+
+    def totals(self) -> dict[Series, int]:
+        """Return the rows since the start by entity kind, emitter and origin, but those of the last 50 ms."""
+        with self._lock:
+            return self._windows.totals(self._steady_ms())
+
+    def throttled(self) -> dict[str, int]:
+        """Return how many units of each emitter were refused since the start."""
+        with self._lock:
+            return dict(self._throttled)
+
+    def open_findings(self) -> Counter[FindingKind]:
+        """Return how much of each kind is wrong now."""
+        return Counter(each.kind for each, _, ended_ms in self.findings() if ended_ms is None)
 
     def findings(self) -> list[tuple[Finding, int, int | None]]:
         """What is wrong or was lately, what lasts first; each with how long ago it began and, if it has, ended, in ms."""

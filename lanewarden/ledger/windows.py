@@ -11,12 +11,14 @@ from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
+from lanewarden.ledger.totals import Series, Totals
+from lanewarden.telemetry_names import OTHER
+
 STEPS: Final = 20
 """Steps of a window, the one that has not ended included."""
 STEP_MS: Final = {1: 50, 10: 500, 300: 15_000}
 """The length of a step, by the seconds of its window."""
 MINUTE_MS: Final = 60_000
-OTHER: Final = "other"
 
 Key = tuple[str, str, str, str]
 """Entity kind, entity id, emitter, origin."""
@@ -96,24 +98,29 @@ class Windows:
             coarser = self._rings[seconds] = _Ring(STEP_MS[seconds], keys_max, coarser)
         self._finest = coarser
         self._from_fine = [self._rings[seconds] for seconds in sorted(STEP_MS)]
-        self._emitters: Counter[str] = Counter()
+        self._totals = Totals()
         self._now_ms = 0
 
     def add(self, now_ms: int, counted: Iterable[tuple[Key, int]]) -> int:
         """Count row changes by key; how many they were."""
         finest = self._finest
         if now_ms // finest.step_ms > finest.step:
-            self._emitters = self.emitters()
+            self._totals.add(finest.counts)
             self._now_ms = now_ms
             finest.move_to(now_ms)
         return finest.add(counted)
 
     def emitters(self) -> Counter[str]:
         """What each emitter has ever written."""
-        total = self._emitters.copy()
+        total = self._totals.emitters()
         for key, rows in self._finest.counts.items():
             total[key[2]] += rows
         return total
+
+    def totals(self, now_ms: int) -> dict[Series, int]:
+        """What was ever written, by entity kind, emitter and origin. Not the step that is open: so none ever goes down."""
+        self._move_to(now_ms)
+        return self._totals.series()
 
     def steps(self, seconds: int, now_ms: int) -> Iterator[tuple[int, Mapping[Key, int]]]:
         """The counts of the window that ends now by step, oldest first, each with when its step began."""
@@ -154,7 +161,7 @@ class Windows:
 
     def _move_to(self, now_ms: int) -> None:
         if now_ms // self._finest.step_ms > self._finest.step:
-            self._emitters = self.emitters()
+            self._totals.add(self._finest.counts)
         self._now_ms = max(now_ms, self._now_ms)
         for ring in (*self._from_fine, self._minutes):
             ring.move_to(self._now_ms)

@@ -17,8 +17,8 @@ MODULES = [path.relative_to(ROOT) for path in EVERYTHING if GENERATED not in pat
 SHARED_CORE = [
     Path("lanewarden") / name
     for name in (
-        *("errors.py", "records.py", "rulings.py", "walltime.py"),
-        *("ledger/book.py", "ledger/findings.py", "ledger/windows.py"),
+        *("errors.py", "records.py", "rulings.py", "telemetry_names.py", "walltime.py"),
+        *("ledger/book.py", "ledger/findings.py", "ledger/totals.py", "ledger/windows.py"),
     )
 ]
 """What the cores share; as pure as they are."""
