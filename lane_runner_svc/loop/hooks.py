@@ -98,7 +98,8 @@ class Hooks:
             try:
                 await self._workers.launch(launch)
             except LaunchFailed as failed:
-                await self._store_end(_ref(launch.key), done=False, detail=f"was not started: {failed.cause}")
+                detail = f"was not started: {failed.cause}"
+                await self._store_end(_ref(launch.key), failed.errno, done=False, detail=detail)
 
     def on_exit(self, record: ExitRecord) -> None:
         """Called by the process host when no process of a command is left."""
@@ -108,9 +109,13 @@ class Hooks:
 
     async def _ended(self, record: ExitRecord) -> None:
         done, interrupted = record.code == 0, self._going_down and record.stop_requested
-        await self._store_end(_ref(record.key), done=done, interrupted=interrupted, detail=str(exit_of(record)))
+        end = str(exit_of(record))
+        await self._store_end(_ref(record.key), end, done=done, interrupted=interrupted, detail=end)
 
-    async def _store_end(self, ref: AttemptRef, *, done: bool, interrupted: bool = False, detail: str) -> None:
+    async def _store_end(
+        self, ref: AttemptRef, end: str, *, done: bool, interrupted: bool = False, detail: str
+    ) -> None:
+        """``end`` is what the log is told: ``detail`` may name what the command is started with."""
         while True:
             try:
                 task = await self._runner.do(
@@ -122,7 +127,7 @@ class Hooks:
                 log.error("cannot store the end of a hook; trying again", extra={"reason": refusal.reason.name})
                 await self._runner.clock.sleep(RETRY_SECONDS)
             else:
-                log.info("hook ended", extra={"task": ref.task_id, "state": task.hook_state.name, "end": detail})
+                log.info("hook ended", extra={"task": ref.task_id, "state": task.hook_state.name, "end": end})
                 return
 
     async def stop_all(self, patience_seconds: float) -> None:

@@ -151,7 +151,8 @@ class Launcher:
         except LaunchFailed as failed:
             cause = failed.cause
             span.set("reason", "LAUNCH_FAILED")
-            log.warning("launch failed", extra={"task": launch.ref.task_id, "cause": cause})
+            # Its cause, which is kept with the attempt, names what the worker is started with: no matter of a log.
+            log.warning("launch failed", extra={"task": launch.ref.task_id, "error": failed.errno})
             await self._until_stored(
                 lambda: self._runner.do(
                     lambda session: attempts.launch_failed(session, launch.ref, cause),

@@ -116,13 +116,13 @@ class Writers:
                 files.mkdir(parents=True, exist_ok=True)
                 await self._workers.launch(launch)
             except LaunchFailed as failed:
-                await self._not_started(launch.key, failed.cause)
+                await self._not_started(launch.key, failed.cause, failed.errno)
             except OSError as error:
-                await self._not_started(launch.key, f"{files}: {error.strerror}")
+                await self._not_started(launch.key, f"{files}: {error.strerror}", str(error.strerror))
 
-    async def _not_started(self, key: AttemptKey, cause: str) -> None:
+    async def _not_started(self, key: AttemptKey, cause: str, end: str) -> None:
         written = Written(state=CheckpointState.NOT_STARTED, detail=f"the writer was not started: {cause}")
-        await self._store_end(key, written)
+        await self._store_end(key, written, end)
 
     def on_exit(self, record: ExitRecord) -> None:
         """Called by the process host when no process of a writer is left."""
@@ -139,10 +139,11 @@ class Writers:
             stopped=record.stop_requested,
             going_down=self._going_down,
         )
-        await self._store_end(record.key, written)
+        await self._store_end(record.key, written, str(exit_of(record)))
         shutil.rmtree(files, ignore_errors=True)
 
-    async def _store_end(self, key: AttemptKey, written: Written) -> None:
+    async def _store_end(self, key: AttemptKey, written: Written, end: str) -> None:
+        """``end`` is what the log is told: the detail may name what the command is started with."""
         name = checkpoint_id(key)
         while True:
             try:
@@ -156,7 +157,7 @@ class Writers:
                 await self._runner.clock.sleep(RETRY_SECONDS)
             else:
                 self._running.pop(name, None)
-                log.info("writer ended", extra={"checkpoint": name, "state": written.state.name, "end": written.detail})
+                log.info("writer ended", extra={"checkpoint": name, "state": written.state.name, "end": end})
                 return
 
     async def stop_all(self, patience_seconds: float) -> None:

@@ -8,6 +8,7 @@ import logging
 import os
 import socket
 import ssl
+import traceback
 from collections.abc import Callable
 
 from lanewarden.aside import begin
@@ -54,8 +55,10 @@ def _failure(work: Callable[[], None]) -> SinkFailed | None:
         return failed
     except OSError as error:
         return SinkFailed(cause_of(error))
-    except Exception as error:  # whatever one sink meets is nobody else's affair
-        log.warning("a sink met an error that it does not know", exc_info=error)
+    except Exception as error:  # noqa: BLE001 - whatever one sink meets is nobody else's affair
+        where = traceback.format_tb(error.__traceback__)[-1].strip()
+        # What it says may be a URL, which may be a secret.
+        log.warning("a sink met an error that it does not know", extra={"error": type(error).__name__, "where": where})
         return SinkFailed(type(error).__name__)
     return None
 
