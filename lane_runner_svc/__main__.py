@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from lane_runner_svc.bootstrap import running
 from lane_runner_svc.config import RunnerConfig, worker_environment
 from lane_runner_svc.process import Spawner
-from lanewarden import config, logs, telemetry
+from lanewarden import config, logs, otel_variables, telemetry
 from lanewarden.auth import CredentialsInvalid
 from lanewarden.server import ListenError
 from lanewarden.store import StateDirectory, StateDirectoryBusy, StoreUnusable
@@ -31,6 +31,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             RunnerConfig, service="lane_runner", argv=sys.argv[1:] if argv is None else argv, environ=os.environ
         )
         tls = Tls.load(cert=settings.tls_cert, key=settings.tls_key, ca=settings.tls_ca)
+        otel_variables.drop_unset(os.environ)
+        collector = otel_variables.load(os.environ, settings.otlp_endpoint)
     except config.ConfigInvalid as invalid:
         print(f"lane-runner-svc: {invalid}", file=sys.stderr)
         return 2
@@ -40,7 +42,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             spawner = Spawner()
             spawner.start()
             try:
-                return asyncio.run(_serve(settings, tls, directory, spawner))
+                return asyncio.run(_serve(settings, tls, collector, directory, spawner))
             finally:
                 spawner.close()
     except (StateDirectoryBusy, StoreUnusable, ListenError, CredentialsInvalid) as problem:
@@ -48,14 +50,18 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 1
 
 
-async def _serve(settings: RunnerConfig, tls: Tls, directory: StateDirectory, spawner: Spawner) -> int:
+async def _serve(
+    settings: RunnerConfig,
+    tls: Tls,
+    collector: telemetry.TelemetrySettings,
+    directory: StateDirectory,
+    spawner: Spawner,
+) -> int:
     told = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, told.set)
-    tracing = telemetry.configure(
-        "lane_runner", settings.runner_id, telemetry.TelemetrySettings(endpoint=settings.otlp_endpoint)
-    )
+    tracing = telemetry.configure("lane_runner", settings.runner_id, collector)
     try:
         async with running(settings, directory, spawner, worker_environment(), tracing, tls) as service:
             log.info("ready", extra={"host": settings.listen_host, "port": service.port})

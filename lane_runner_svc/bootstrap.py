@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from google.protobuf.descriptor import ServiceDescriptor
 
-from lane_runner_svc import emitters
+from lane_runner_svc import emitters, metrics
 from lane_runner_svc.config import RunnerConfig
 from lane_runner_svc.holder import Holder
 from lane_runner_svc.loop.carrier import Carrier
@@ -45,13 +45,14 @@ from lanewarden.errors import Reason
 from lanewarden.hub import Hub
 from lanewarden.ledger import WriteLedger
 from lanewarden.loop_lag import LoopLag
+from lanewarden.metrics import observe, read_loop
 from lanewarden.readiness import loop_keeps_up, store_works, watch_readiness
 from lanewarden.roll_up import RollUp
 from lanewarden.server import Limits, Server
 from lanewarden.store import StateDirectory, Store
 from lanewarden.store.anchor import restore_clock
 from lanewarden.telemetry import OFF as OFF_TELEMETRY
-from lanewarden.telemetry import Telemetry
+from lanewarden.telemetry import Read, Telemetry
 from lanewarden.tls import OFF, Tls
 from lanewarden.v1 import (
     lane_runner_service_pb2,
@@ -91,6 +92,8 @@ class Parts:
     handlers: Mapping[ServiceDescriptor, object]
     worker_handlers: object
     loops: tuple[Callable[[], Coroutine[Any, Any, None]], ...]
+    readings: Mapping[str, Read]
+    """How to read each metric, by its name."""
 
 
 async def build(
@@ -169,6 +172,7 @@ async def build(
             lambda: prune_requests(runner),
             RollUp(store, ledger, emitters.ROLL_UP).run,
         ),
+        readings={**metrics.readings(runner, holder), **read_loop(loop_lag)},
     )
 
 
@@ -258,6 +262,7 @@ async def running(
         )
         for each in (parts.launcher, parts.hooks, parts.writers):
             stack.push_async_callback(each.close)
+        observe(telemetry, store, ledger, parts.readings)
         workers = Server(
             name="workers",
             authenticator=parts.authenticator,

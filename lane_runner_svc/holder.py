@@ -23,7 +23,7 @@ STORE_RETRY_SECONDS: Final = 1.0
 
 
 class Holder:
-    """The lease of whoever supervises this runner; used on the event loop's thread only.
+    """The lease of whoever supervises this runner; used on the event loop's thread only, unless it says otherwise.
 
     ``renewed_wall_ms`` is when it was last renewed, for people; None when it never was since this start.
     """
@@ -41,8 +41,9 @@ class Holder:
 
     @property
     def remaining_ms(self) -> int:
-        """How much of the lease is left; 0 once it has lapsed."""
-        return 0 if self._lease is None else core.remaining_ms(self._lease, self._runner.clock.steady_ms())
+        """How much of the lease is left; 0 once it has lapsed. On any thread."""
+        lease = self._lease
+        return 0 if lease is None else core.remaining_ms(lease, self._runner.clock.steady_ms())
 
     async def begin(self) -> None:
         """End what an earlier start of the runner left, before anything is served."""

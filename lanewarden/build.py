@@ -36,10 +36,11 @@ def installed(root: Path = Path(__file__).parents[1]) -> Build:
         source = path.read_bytes()
         digest.update(f"{path.relative_to(root).as_posix()}\0{len(source)}\0".encode())
         digest.update(source)
-    return Build(version=_version(), hash=digest.hexdigest()[:HASH_DIGITS])
+    return Build(version=released(), hash=digest.hexdigest()[:HASH_DIGITS])
 
 
-def _version() -> str:
+def released() -> str:
+    """The release that the sources say they are."""
     try:
         return version("lanewarden")
     except PackageNotFoundError:  # run from a source tree

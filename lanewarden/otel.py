@@ -6,8 +6,6 @@ trace id. One that is not costs a comparison, and its trace id goes on all the s
 
 from __future__ import annotations
 
-import logging
-import threading
 import time
 from collections.abc import Iterable, Mapping
 from contextvars import Token
@@ -15,15 +13,12 @@ from random import getrandbits
 from types import TracebackType
 from typing import Final, Self, cast
 
-from opentelemetry.exporter.otlp.proto.grpc.metric_exporter import OTLPMetricExporter
-from opentelemetry.metrics import Counter
-from opentelemetry.sdk.metrics import MeterProvider
-from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader
-from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import ReadableSpan, SpanLimits, TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor
 
+from lanewarden.collector import SPANS, Contact
 from lanewarden.errors import Code, Refusal
+from lanewarden.otel_metrics import OtelMetrics
 from lanewarden.otel_sampling import Sampling
 from lanewarden.otel_spans import CLIENT, CONSUMER, INTERNAL, SERVER, Exporter, KeptSpan, OneLineExporter
 from lanewarden.telemetry import (
@@ -32,45 +27,30 @@ from lanewarden.telemetry import (
     NoSpan,
     Past,
     Span,
-    Telemetry,
     TelemetrySettings,
     Value,
     is_kept,
     valid_traceparent,
 )
 
-SHUTDOWN_SECONDS: Final = 2.0
-"""What the last spans and counts have to reach a collector when the service stops."""
-
 # The refusals that are the server's fault; the others are answers, and a trace that shows them red is noise.
 _FAULTS: Final = frozenset({Code.DEADLINE_EXCEEDED, Code.UNIMPLEMENTED, Code.INTERNAL, Code.UNAVAILABLE})
 
-# They log every failed export and every dropped span.
-_TALKATIVE: Final = ("opentelemetry.exporter.otlp", "opentelemetry.sdk._shared_internal")
 _NO_SPAN: Final = NoSpan()
 _STATUS: Final = "rpc.response.status_code"
 _RANDOM: Final = 2
 """The flag of W3C's level 2 that says that a trace id is random."""
 
 
-class OtelTelemetry(Telemetry):
-    """Sends spans to the OTLP endpoint from a background thread."""
-
-    enabled = True
+class OtelTelemetry(OtelMetrics):
+    """Sends spans to their endpoint from a background thread, and metrics to theirs."""
 
     def __init__(self, service_name: str, instance_id: str, settings: TelemetrySettings) -> None:
-        for talkative in _TALKATIVE:  # OneLineExporter speaks for them
-            logging.getLogger(talkative).setLevel(logging.CRITICAL)
-        resource = Resource.create({"service.name": service_name, "service.instance.id": instance_id})
+        super().__init__(service_name, instance_id, settings)
         # A provider of one's own: nothing global changes, and two services can live in one test process.
-        self.sampling = Sampling(TracerProvider(resource=resource, shutdown_on_exit=False).sampler)
-        self._exporter = Exporter(settings.endpoint, resource, SpanLimits())
-        self._spans = BatchSpanProcessor(OneLineExporter(self._exporter, settings.endpoint))
-        # Spans say when the collector is lost and when it is back; metrics are silent about the same collector.
-        reader = PeriodicExportingMetricReader(OTLPMetricExporter(endpoint=settings.endpoint))
-        self._meters = MeterProvider([reader], resource=resource, shutdown_on_exit=False)
-        self._meter = self._meters.get_meter("lanewarden")
-        self._counters: dict[str, Counter] = {}
+        self.sampling = Sampling(TracerProvider(resource=self.resource, shutdown_on_exit=False).sampler)
+        self._exporter = Exporter(settings.traces, self.resource, SpanLimits())
+        self._spans = BatchSpanProcessor(OneLineExporter(self._exporter, Contact(settings.traces, SPANS)))
 
     def server_span(self, method: str, traceparent: str) -> Span:
         parent = valid_traceparent(traceparent)
@@ -142,27 +122,16 @@ class OtelTelemetry(Telemetry):
                 ),
             )
 
-    def count(self, name: str, **attributes: str) -> None:
-        counter = self._counters.get(name)
-        if counter is None:
-            counter = self._counters[name] = self._meter.create_counter(name)
-        counter.add(1, {f"lanewarden.{key}": value for key, value in attributes.items()})
-
     def force_flush(self, timeout_seconds: float) -> bool:
-        """Send what is queued now; false if that took longer."""
-        timeout_ms = int(timeout_seconds * 1000)
-        return self._spans.force_flush(timeout_ms) and self._meters.force_flush(timeout_ms)
-
-    def shutdown(self) -> None:
-        closing = threading.Thread(target=self._close, name="telemetry-close", daemon=True)
-        closing.start()
-        closing.join(SHUTDOWN_SECONDS)
-        if closing.is_alive():  # a collector that does not answer: what is under way to it is given up
-            self._exporter.shutdown(timeout_millis=0)
+        return self._spans.force_flush(int(timeout_seconds * 1000)) and super().force_flush(timeout_seconds)
 
     def _close(self) -> None:
         self._spans.shutdown()  # type: ignore[no-untyped-call]
-        self._meters.shutdown()
+        super()._close()
+
+    def _give_up(self) -> None:
+        self._exporter.shutdown(timeout_millis=0)
+        super()._give_up()
 
 
 class _Open:

@@ -6,7 +6,6 @@ these do, on the event loop that serves the calls.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping, Sequence
 from typing import Final, cast
 
@@ -20,9 +19,8 @@ from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import SpanContext, TraceFlags
 
+from lanewarden.collector import Contact
 from lanewarden.telemetry import Value
-
-log = logging.getLogger(__name__)
 
 INTERNAL: Final = trace_pb2.Span.SPAN_KIND_INTERNAL
 SERVER: Final = trace_pb2.Span.SPAN_KIND_SERVER
@@ -122,21 +120,15 @@ def _encode(span: KeptSpan, into: trace_pb2.Span, limits: SpanLimits) -> None:
 
 
 class OneLineExporter(SpanExporter):
-    """Exports through ``inner``; says once when the collector is lost and once when it is back."""
+    """Exports through ``inner``, and tells ``contact`` what came of it."""
 
-    def __init__(self, inner: SpanExporter, endpoint: str) -> None:
+    def __init__(self, inner: SpanExporter, contact: Contact) -> None:
         self._inner = inner
-        self._endpoint = endpoint
-        self._lost = False
+        self._contact = contact
 
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
         result = self._inner.export(spans)
-        lost = result is not SpanExportResult.SUCCESS
-        if lost and not self._lost:
-            log.warning("no collector answers; spans are dropped until one does", extra={"endpoint": self._endpoint})
-        if self._lost and not lost:
-            log.info("the collector is back", extra={"endpoint": self._endpoint})
-        self._lost = lost
+        self._contact.told(result is SpanExportResult.SUCCESS)
         return result
 
     def shutdown(self) -> None:

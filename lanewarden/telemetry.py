@@ -8,11 +8,17 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Protocol, Self
+from typing import TYPE_CHECKING, Protocol, Self
+
+if TYPE_CHECKING:
+    from lanewarden.durations import Durations
+
+Read = Callable[[], Iterable[tuple[float, tuple[str, ...]]]]
+"""What reads a metric: values, each with those of the metric's attributes, in their order. Called on a thread of its own."""
 
 TRACEPARENT: ContextVar[str] = ContextVar("lanewarden_traceparent", default="")
 """The W3C ``traceparent`` of the work that this task or thread does; empty if it belongs to no trace."""
@@ -24,12 +30,26 @@ Value = str | int | float
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TelemetrySettings:
-    """``endpoint``: the OTLP/gRPC endpoint of the collector; empty turns telemetry off.
+    """``endpoint``: the OTLP/gRPC endpoint of the collector, unless spans or metrics have one of their own; an empty one
+    turns them off, and nothing is sent without any.
 
-    Everything else (sampling, headers, timeouts) the SDK reads from its own ``OTEL_*`` variables.
+    Everything else (sampling, headers, timeouts) the SDK reads from its own ``OTEL_*`` variables, which
+    :mod:`lanewarden.otel_variables` has checked.
     """
 
     endpoint: str = ""
+    traces_endpoint: str | None = None
+    metrics_endpoint: str | None = None
+
+    @property
+    def traces(self) -> str:
+        """Where spans go; empty for nowhere."""
+        return self.endpoint if self.traces_endpoint is None else self.traces_endpoint
+
+    @property
+    def metrics(self) -> str:
+        """Where metrics go; empty for nowhere."""
+        return self.endpoint if self.metrics_endpoint is None else self.metrics_endpoint
 
 
 class Span(Protocol):
@@ -146,6 +166,15 @@ class Telemetry:
         """Count one of something; attributes become ``lanewarden.<name>`` and never name a task."""
         del name, attributes
 
+    def observe(self, name: str, read: Read) -> None:
+        """Have a metric of the catalogue read whenever metrics are sent."""
+        del name, read
+
+    def durations(self, name: str) -> Durations | None:
+        """The histogram of the catalogue to record into; None where nobody collects it."""
+        del name
+        return None
+
     def shutdown(self) -> None:
         """Send what is left, within a few seconds; blocks."""
 
@@ -180,8 +209,12 @@ def within(traceparent: str) -> Iterator[None]:
 
 def configure(service_name: str, instance_id: str, settings: TelemetrySettings) -> Telemetry:
     """The telemetry of this process: off unless ``settings`` names an endpoint. Never fails for want of a collector."""
-    if not settings.endpoint:
+    if not (settings.traces or settings.metrics):
         return OFF
+    if not settings.traces:
+        from lanewarden.otel_metrics import OtelMetrics
+
+        return OtelMetrics(service_name, instance_id, settings)
     from lanewarden.otel import OtelTelemetry
 
     return OtelTelemetry(service_name, instance_id, settings)

@@ -9,7 +9,7 @@ import signal
 import sys
 from collections.abc import Callable, Sequence
 
-from lanewarden import config, logs, telemetry
+from lanewarden import config, logs, otel_variables, telemetry
 from lanewarden.auth import CredentialsInvalid
 from lanewarden.server import ListenError
 from lanewarden.store import StateDirectory, StateDirectoryBusy, StoreUnusable
@@ -27,13 +27,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         settings = _load(argv)
         tls = Tls.load(cert=settings.tls_cert, key=settings.tls_key, ca=settings.tls_ca)
+        otel_variables.drop_unset(os.environ)
+        collector = otel_variables.load(os.environ, settings.otlp_endpoint)
     except config.ConfigInvalid as invalid:
         print(f"supervisor-svc: {invalid}", file=sys.stderr)
         return 2
     logs.configure("supervisor", settings.supervisor_id, style="text" if settings.log_style == "text" else "json")
     try:
         with StateDirectory.acquire(settings.state_dir) as directory:
-            return asyncio.run(_serve(settings, tls, directory, again=lambda: _load(argv)))
+            return asyncio.run(_serve(settings, tls, collector, directory, again=lambda: _load(argv)))
     except (StateDirectoryBusy, StoreUnusable, ListenError, CredentialsInvalid, SinkUnusable) as problem:
         print(f"supervisor-svc: {problem}", file=sys.stderr)
         return 1
@@ -45,15 +47,17 @@ def _load(argv: Sequence[str] | None) -> SupervisorConfig:
 
 
 async def _serve(
-    settings: SupervisorConfig, tls: Tls, directory: StateDirectory, again: Callable[[], SupervisorConfig]
+    settings: SupervisorConfig,
+    tls: Tls,
+    collector: telemetry.TelemetrySettings,
+    directory: StateDirectory,
+    again: Callable[[], SupervisorConfig],
 ) -> int:
     told = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, told.set)
-    tracing = telemetry.configure(
-        "supervisor", settings.supervisor_id, telemetry.TelemetrySettings(endpoint=settings.otlp_endpoint)
-    )
+    tracing = telemetry.configure("supervisor", settings.supervisor_id, collector)
     try:
         async with running(settings, directory, tracing, tls, environment=os.environ) as service:
             loop.add_signal_handler(signal.SIGHUP, lambda: _read_again(service.supervisor, again))

@@ -21,17 +21,18 @@ from lanewarden.client import Stub
 from lanewarden.clock import Clock, SystemClock
 from lanewarden.hub import Hub
 from lanewarden.ledger import WriteLedger
+from lanewarden.metrics import observe, read_loop
 from lanewarden.readiness import Advances, loop_keeps_up, store_works, watch_readiness
 from lanewarden.roll_up import RollUp
 from lanewarden.server import Server
 from lanewarden.store import StateDirectory, Store
 from lanewarden.store.anchor import restore_clock
 from lanewarden.telemetry import OFF as OFF_TELEMETRY
-from lanewarden.telemetry import Telemetry
+from lanewarden.telemetry import Read, Telemetry
 from lanewarden.tls import OFF, Tls
 from lanewarden.v1 import operator_service_pb2, supervisor_service_pb2, write_trace_service_pb2
 from lanewarden.write_trace import WriteTraceHandlers
-from supervisor_svc import emitters
+from supervisor_svc import emitters, metrics
 from supervisor_svc.config import SupervisorConfig
 from supervisor_svc.loop.delivery import deliver
 from supervisor_svc.loop.filer import Filer
@@ -72,6 +73,8 @@ class Parts:
     supervisor: Supervisor
     handlers: Mapping[ServiceDescriptor, object]
     loops: tuple[Callable[[], Coroutine[Any, Any, None]], ...]
+    readings: Mapping[str, Read]
+    """How to read each metric, by its name."""
 
 
 async def build(
@@ -134,6 +137,7 @@ async def build(
             *filing,
             *(partial(notify, supervisor, sink) for sink in sinks),
         ),
+        readings={**metrics.readings(supervisor, filer), **read_loop(supervisor.loop_lag)},
     )
 
 
@@ -202,6 +206,7 @@ async def running(
             telemetry=telemetry,
         )
         supervisor = parts.supervisor
+        observe(telemetry, store, ledger, parts.readings)
 
         def serving(ready: bool) -> None:
             for service in parts.handlers:

@@ -43,6 +43,19 @@ class Span:
         return (self.ended_ns - self.begun_ns) / 1e9
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Point:
+    """One value of a metric as it came; of a histogram the count. ``kind`` is gauge, sum or histogram."""
+
+    service: str
+    metric: str
+    kind: str
+    unit: str
+    attributes: dict[str, Any]
+    value: float
+    bounds: tuple[float, ...] = ()
+
+
 class Receiver:
     """Receives spans and metrics at ``port`` while it is entered. ``hold`` is called in each export before it is answered:
     one that blocks is a collector that hangs.
@@ -52,6 +65,11 @@ class Receiver:
         self.port = port or free_port()
         self.spans: list[Span] = []
         self.metrics: list[Any] = []
+        self.points: list[Point] = []
+        self.resources: dict[str, dict[str, Any]] = {}
+        """What each service says of itself, by its service.name."""
+        self.headers: dict[str, str] = {}
+        """What came with the last export of metrics."""
         self.exports = 0
         self._hold = hold
         self._news = threading.Condition()
@@ -82,9 +100,13 @@ class Receiver:
     def __exit__(self, *exc: object) -> None:
         self._server.stop(STOP_SECONDS).wait()
 
-    def take(self, spans: Sequence[Span], metrics: Sequence[Any]) -> None:
+    def take(
+        self, resource: dict[str, Any], spans: Sequence[Span], metrics: Sequence[Any], points: Sequence[Point] = ()
+    ) -> None:
         """Called with what has come."""
         with self._news:
+            self.resources[resource.get("service.name", "")] = resource
+            self.points += points
             self.exports += 1
             self.spans += spans
             self.metrics += metrics
@@ -103,6 +125,18 @@ class Receiver:
         assert span is not None
         return span
 
+    def wait_for_point(self, wanted: Callable[[Point], bool], what: str, seconds: float = 20.0) -> Point:
+        """The first value of a metric that is ``wanted``, once it is here."""
+
+        def found() -> Point | None:
+            return next(filter(wanted, self.points), None)
+
+        with self._news:
+            assert self._news.wait_for(lambda: found() is not None, seconds), f"not within {seconds} s: {what}"
+            point = found()
+        assert point is not None
+        return point
+
     def trace(self, trace_id: str) -> list[Span]:
         """The spans of a trace that are here."""
         with self._news:
@@ -114,11 +148,11 @@ class _Traces(trace_service_pb2_grpc.TraceServiceServicer):
         self._receiver = receiver
 
     def Export(self, request: Any, context: Any) -> Any:
-        spans = []
         for group in request.resource_spans:
-            service = _attributes(group.resource.attributes).get("service.name", "")
-            spans += [_span(str(service), span) for scope in group.scope_spans for span in scope.spans]
-        self._receiver.take(spans, ())
+            resource = _attributes(group.resource.attributes)
+            service = str(resource.get("service.name", ""))
+            spans = [_span(service, span) for scope in group.scope_spans for span in scope.spans]
+            self._receiver.take(resource, spans, ())
         return trace_service_pb2.ExportTraceServiceResponse()
 
 
@@ -127,10 +161,12 @@ class _Metrics(metrics_service_pb2_grpc.MetricsServiceServicer):
         self._receiver = receiver
 
     def Export(self, request: Any, context: Any) -> Any:
-        metrics = [
-            metric for group in request.resource_metrics for scope in group.scope_metrics for metric in scope.metrics
-        ]
-        self._receiver.take((), metrics)
+        self._receiver.headers = dict(context.invocation_metadata())
+        for group in request.resource_metrics:
+            resource = _attributes(group.resource.attributes)
+            metrics = [metric for scope in group.scope_metrics for metric in scope.metrics]
+            points = [point for metric in metrics for point in _points(str(resource.get("service.name", "")), metric)]
+            self._receiver.take(resource, (), metrics, points)
         return metrics_service_pb2.ExportMetricsServiceResponse()
 
 
@@ -148,6 +184,22 @@ def _span(service: str, span: Any) -> Span:
         links=tuple((link.trace_id.hex(), link.span_id.hex()) for link in span.links),
         error=span.status.message if span.status.code == span.status.STATUS_CODE_ERROR else "",
     )
+
+
+def _points(service: str, metric: Any) -> list[Point]:
+    kind = metric.WhichOneof("data")
+    return [
+        Point(
+            service=service,
+            metric=metric.name,
+            kind=kind,
+            unit=metric.unit,
+            attributes=_attributes(point.attributes),
+            value=float(point.count if kind == "histogram" else getattr(point, point.WhichOneof("value"))),
+            bounds=tuple(point.explicit_bounds) if kind == "histogram" else (),
+        )
+        for point in getattr(metric, kind).data_points
+    ]
 
 
 def _attributes(pairs: Sequence[common_pb2.KeyValue]) -> dict[str, Any]:

@@ -4,28 +4,34 @@ from __future__ import annotations
 
 import os
 import shutil
+import socket
 import sys
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final
+from urllib.parse import urlsplit
 
 import click
 
 from lanewarden import cgroups
-from lanewarden.cli import control
+from lanewarden.cli import control, settings
 from lanewarden.cli.exits import Exit
 from lanewarden.cli.inbox import json_option
 from lanewarden.cli.ports import is_free
 from lanewarden.cli.state import NotUp, StateDir
 from lanewarden.cli.terminal import one_line, write_json
 from lanewarden.cli.up import RUNNER_PORT, SUPERVISOR_PORT
+from lanewarden.config import ConfigInvalid
 
 PYTHON_MIN: Final = (3, 11)
 SQLITE_MIN: Final = (3, 51, 3)
 """The first release without the WAL bug of 3.7.0 to 3.51.2."""
 SOCKET_PATH_BYTES_MAX: Final = 107
 PR_GET_CHILD_SUBREAPER: Final = 37
+CONNECT_SECONDS: Final = 1.0
+GRPC_PORT: Final = 443
+"""Where gRPC goes without a port."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +51,15 @@ def doctor(state: StateDir, as_json: bool) -> int:
 
     Exit code 1 when something that it cannot do without is missing.
     """
-    findings = [*_platform(), *_cgroups(), *_sqlite(), *_directory(state.path), *_ports(state), *_tools()]
+    findings = [
+        *_platform(),
+        *_cgroups(),
+        *_sqlite(),
+        *_directory(state.path),
+        *_ports(state),
+        *_tools(),
+        *_collector(),
+    ]
     if as_json:
         write_json([asdict(each) for each in findings])
     else:
@@ -137,3 +151,26 @@ def _ports(state: StateDir) -> Iterator[Finding]:
 def _tools() -> Iterator[Finding]:
     found = shutil.which("grpcurl")
     yield _either(found is not None, "grpcurl", found or "", "not on PATH; only needed to call by hand", level="warn")
+
+
+def _collector() -> Iterator[Finding]:
+    """Whether something listens where spans and metrics would go; what it is, only an export would show."""
+    try:
+        sent = settings.collector()
+    except ConfigInvalid as invalid:
+        yield Finding("fail", "collector", f"{invalid}; the services would not start")
+        return
+    for endpoint in sorted({sent.traces, sent.metrics} - {""}):
+        away = f"nothing answers at {endpoint}; the services run without, and say so once"
+        yield _either(_answers(endpoint), "collector", f"something answers at {endpoint}", away, level="warn")
+    if not (sent.traces or sent.metrics):
+        yield Finding("ok", "collector", "none; OTEL_EXPORTER_OTLP_ENDPOINT names one")
+
+
+def _answers(endpoint: str) -> bool:
+    parts = urlsplit(endpoint if "://" in endpoint else f"//{endpoint}")
+    try:
+        socket.create_connection((parts.hostname or "", parts.port or GRPC_PORT), CONNECT_SECONDS).close()
+    except OSError:
+        return False
+    return True

@@ -5,7 +5,10 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from lanewarden.telemetry import TelemetrySettings
 
 STATE_DIR_VARIABLE: Final = "LANEWARDEN_STATE_DIR"
 TLS_CA_VARIABLE: Final = "LANEWARDEN_TLS_CA"
@@ -30,3 +33,14 @@ def default_tls_ca() -> Path | None:
 def search_path() -> str:
     """The caller's PATH, which `run` passes on to the worker."""
     return os.environ.get("PATH", os.defpath)
+
+
+def collector() -> TelemetrySettings:
+    """Where services that are started from here would send spans and metrics.
+
+    Raises:
+        ConfigInvalid: a variable says something that cannot be.
+    """
+    from lanewarden import otel_variables  # which takes a while, and few commands need
+
+    return otel_variables.load(os.environ, os.environ.get("OTEL_EXPORTER_OTLP_ENDPOINT", ""))

@@ -24,6 +24,7 @@ from lanewarden import rules, wire
 from lanewarden.auth import Authenticator, Identity, Role, check_role
 from lanewarden.errors import Reason, Refusal, invalid, refuse
 from lanewarden.server.streams import Streams
+from lanewarden.server.timing import timed
 from lanewarden.telemetry import TRACEPARENT, Telemetry, current_trace_id
 
 log = logging.getLogger(__name__)
@@ -90,7 +91,7 @@ class Method:
     def rpc_handler(self) -> grpc.RpcMethodHandler[bytes, bytes]:
         """What gRPC registers; bytes in, bytes out."""
         run = self._stream if self._streaming else self._unary
-        serve = _guarded(self._path, _traced(self._path, run, self._telemetry))
+        serve = _guarded(self._path, timed(self._path, _traced(self._path, run, self._telemetry), self._telemetry))
         make = grpc.unary_stream_rpc_method_handler if self._streaming else grpc.unary_unary_rpc_method_handler
         return make(serve)
 

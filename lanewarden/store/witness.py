@@ -1,4 +1,5 @@
-"""What telemetry is told of the store: a span for each unit of work, for each commit, and for what units told of themselves.
+"""What telemetry is told of the store: a span for each unit of work, for each commit, and for what units told of themselves;
+and how long units and commits take.
 
 A unit's span lasts from when the unit was asked for until its caller could have the answer, so a unit that waits for another
 one shows by whom it was kept waiting, and the other one that it held the store.
@@ -17,6 +18,7 @@ from lanewarden.span_names import COMMIT, UNIT
 from lanewarden.store.names import Emitter, Entity
 from lanewarden.store.unit import Told
 from lanewarden.telemetry import Past, Telemetry, Value, is_kept
+from lanewarden.telemetry_names import STORE_COMMIT_DURATION, STORE_UNIT_DURATION
 
 log = logging.getLogger(__name__)
 
@@ -63,11 +65,14 @@ class Witness:
     def __init__(self, telemetry: Telemetry) -> None:
         self._telemetry = telemetry
         self._holds: deque[_Hold] = deque(maxlen=HOLDS_MAX)
+        self._units = telemetry.durations(STORE_UNIT_DURATION.name)
+        self._commits = telemetry.durations(STORE_COMMIT_DURATION.name)
 
     def saw(self, units: Sequence[Finished], *, begun_ns: int, committing_ns: int, ended_ns: int) -> None:
         """A group is over: it was begun, its units ran, it was committed or lost. What goes wrong in here is logged."""
         try:
             self._note_holds(units, begun_ns, committing_ns, ended_ns)
+            self._record(units, committing_ns, ended_ns)
             asked = [unit for unit in units if unit.asked_ns]
             for unit in asked:
                 self._unit(unit, ended_ns)
@@ -75,6 +80,14 @@ class Witness:
                 self._commit(units, kept, committing_ns, ended_ns)
         except Exception:  # the writer must go on, and all callers with it
             log.exception("a group of units could not be told of")
+
+    def _record(self, units: Sequence[Finished], committing_ns: int, ended_ns: int) -> None:
+        if self._commits is not None and any(unit.error is None for unit in units):
+            self._commits.record(_seconds(committing_ns, ended_ns))
+        if self._units is not None:
+            for unit in units:
+                if unit.begun_ns:  # else its group was lost before its turn
+                    self._units.record(_seconds(unit.begun_ns, unit.ended_ns), unit.emitter.name)
 
     def _note_holds(self, units: Sequence[Finished], begun_ns: int, committing_ns: int, ended_ns: int) -> None:
         if ended_ns - begun_ns < LONG_NS:
@@ -172,6 +185,11 @@ class Witness:
                 links=tuple(unit.traceparent for unit in others),
             )
         )
+
+
+def _seconds(begun_ns: int, ended_ns: int) -> float:
+    """Between two times of a clock that somebody may set back in between."""
+    return max(0, ended_ns - begun_ns) / 1e9
 
 
 def _writes(unit: Finished) -> dict[str, Value]:

@@ -7,6 +7,7 @@ Every state in between is stored before it matters, so that whoever dies in it i
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Final, Protocol, TypeVar
 
@@ -53,6 +54,11 @@ class Filer:
         self._supervisor = supervisor
         self._tracker = tracker
         self._claims = claims
+        self._outcomes: Counter[str] = Counter()
+
+    def outcomes(self) -> list[tuple[int, tuple[str, str]]]:
+        """What the tries since the start came to, each with the tracker's name and the outcome; on any thread."""
+        return [(tries, (self._tracker.name, outcome)) for outcome, tries in self._outcomes.copy().items()]
 
     async def run(self) -> None:
         """File whatever is due; never returns. What goes wrong, with one incident or with the database at this moment, is
@@ -143,6 +149,7 @@ class Filer:
         if item is not None:
             found = item
             await self._do(lambda session: work.filed(session, leader, found), leader)
+            self._outcomes["filed"] += 1
             log.info("incident filed", extra={"incident": leader.key, "item": item.external_id, "tasks": len(group)})
 
     async def _create(self, leader: Filing, group: Sequence[Filing]) -> Filed | None:
@@ -159,6 +166,7 @@ class Filer:
 
     async def _failed(self, group: Sequence[Filing], failed: SinkFailed) -> None:
         """Try again later, and let the runner show why: settled, filing failed."""
+        self._outcomes["failed"] += 1
         seconds = retry_seconds(group[0].tries + 1, self._jitter())
         if isinstance(failed, FilingFailed):
             seconds = max(seconds, failed.retry_after_seconds)
@@ -194,7 +202,7 @@ class Filer:
                 await self._later(filing, refusal, right)
                 return
             log.warning("an incident is somebody else's by now", extra={"incident": filing.key})
-            await self._do(lambda session: work.recorded(session, filing, lost=True), filing)
+            await self._lost(filing)
         else:
             await self._do(lambda session: work.recorded(session, filing, lost=False), filing)
 
@@ -205,11 +213,15 @@ class Filer:
             await self._claims.confirm(filing)
         except Refusal as refusal:
             if refusal.reason is Reason.CLAIM_LOST:
-                await self._do(lambda session: work.recorded(session, filing, lost=True), filing)
+                await self._lost(filing)
             else:
                 await self._later(filing, refusal, right)
             return False
         return True
+
+    async def _lost(self, filing: Filing) -> None:
+        self._outcomes["lost"] += 1
+        await self._do(lambda session: work.recorded(session, filing, lost=True), filing)
 
     async def _later(self, filing: Filing, refusal: Refusal, right: int) -> None:
         """The runner could not be asked, or did not let us under the ``right`` that we had: the same again later, and by

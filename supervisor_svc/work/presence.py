@@ -7,6 +7,7 @@ looks at a lease notices first whether the sweep is overdue.
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from typing import Final
 
 from lanewarden.clock import Clock
@@ -26,7 +27,7 @@ STALL_MS_MIN: Final = 50
 
 
 class Presence:
-    """The leases of all runners; used on the event loop's thread only."""
+    """The leases of all runners; used on the event loop's thread only, but for :meth:`summary`."""
 
     def __init__(self, timing: Timing, clock: Clock) -> None:
         self.timing = timing
@@ -57,6 +58,19 @@ class Presence:
         """How much of the runner's lease is left."""
         lease = self.find(runner_id)
         return 0 if lease is None else leases.remaining_ms(lease, self._clock.steady_ms(), self.timing)
+
+    def summary(self) -> tuple[Counter[LeaseState], int | None]:
+        """How many leases say what, and the least that is left of a live one; on any thread.
+
+        A time in which this process stands still counts as forgiven already: the next look on the loop's thread does it.
+        """
+        now_ms = self._clock.steady_ms()
+        late_ms = now_ms - self._sweep_due_ms
+        if late_ms > self._stall_ms:
+            now_ms -= late_ms
+        found = [(leases.state(each, now_ms, self.timing), each) for each in list(self._leases.values())]
+        live = [leases.remaining_ms(each, now_ms, self.timing) for state, each in found if state is LeaseState.LIVE]
+        return Counter(state for state, _ in found), min(live, default=None)
 
     def seen_wall_ms(self, runner_id: str) -> int | None:
         """When the runner was last heard, by the wall clock; None if not since this process started."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import runpy
 from pathlib import Path
 
 import pytest
@@ -97,6 +98,14 @@ def test_the_folders_that_a_readme_names_are_those_that_are_there(folder: str) -
     named = set(re.findall(r"^\| `(\w+)/` \|", readme(folder), re.MULTILINE))
     there = {path.parent.name for path in (ROOT / folder).glob("*/__init__.py")}
     assert named == there
+
+
+def test_the_telemetry_reference_is_written_from_the_code() -> None:
+    """Every metric, attribute, span and variable is in its table, and nothing that is gone; `poe fix` writes it anew."""
+    text = readme("deploy")
+    written = runpy.run_path(str(ROOT / "deploy" / "reference.py"))["written"]
+    assert written(text) == text
+    assert written(text.replace("`lanewarden.store.rows`", "`lanewarden.rows`")) == text
 
 
 def test_the_commands_of_the_contracts_readme_exist() -> None:
