@@ -9,19 +9,24 @@ from pathlib import Path
 from typing import Final
 
 from lanewarden.cli import control, tied
+from lanewarden.cli.connect import operator
 from lanewarden.cli.ports import is_free
 from lanewarden.cli.state import NotUp, StateDir
 from lanewarden.cli.terminal import complain
 from lanewarden.cli.up import RUNNER_PORT, SUPERVISOR_PORT
+from lanewarden.errors import Refusal
+from lanewarden.v1 import operator_service_pb2
 
 READY_SECONDS: Final = 40.0
 """Somewhat longer than `up` itself waits for its services, so that it is the one to say what is wrong."""
 POLL_SECONDS: Final = 0.05
+ANSWER_SECONDS: Final = 2.0
+"""What services that run without `up` have to answer."""
 LAST_LINE_BYTES: Final = 4096
 
 
 def ensure_up(state: StateDir) -> None:
-    """Return when both services are ready.
+    """Return when both services are ready, whoever runs them.
 
     Raises:
         NotUp: they are stopping, or cannot be started; the message says why.
@@ -30,6 +35,8 @@ def ensure_up(state: StateDir) -> None:
         return
     started = None
     if control.ask(state, "status") is None:
+        if _runs_without_up(state):
+            return
         ports = SUPERVISOR_PORT, RUNNER_PORT
         started = start(state, *(port if is_free(port) else 0 for port in ports))
         complain(
@@ -60,6 +67,16 @@ def _ready(state: StateDir) -> bool:
     if answer is not None and answer["stopping"]:
         raise NotUp("the services are stopping; try again when they are down")
     return answer is not None and bool(answer["ready"])
+
+
+def _runs_without_up(state: StateDir) -> bool:
+    """Whether somebody else, a container say, keeps the services that ``endpoints.json`` names."""
+    try:
+        with operator(state) as stub:
+            stub.ListRunners(operator_service_pb2.ListRunnersRequest(), timeout_seconds=ANSWER_SECONDS)
+    except (NotUp, Refusal):
+        return False
+    return True
 
 
 def start(state: StateDir, supervisor_port: int, runner_port: int, *, parent_pid: int = 0) -> subprocess.Popen[bytes]:

@@ -7,10 +7,13 @@ import re
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
+from lanewarden.cli import background
 from lanewarden.cli.exits import Exit
+from lanewarden.cli.state import NotUp
 from lanewarden.errors import Reason, refuse
 from lanewarden.v1 import escalation_pb2, task_pb2
 from lanewarden.v1.lane_runner_service_pb2 import Evidence
@@ -268,6 +271,18 @@ def test_run_detached_prints_the_id_only(at: Desk, monkeypatch: pytest.MonkeyPat
     assert spec.runner_loss_stop_after.ToSeconds() == 120
     assert (spec.progress_from.files, spec.heartbeat.ToSeconds()) == ("out/*.log", 1800)
     assert spec.on_supervisor_loss == task_pb2.SUPERVISOR_LOSS_HOLD
+
+
+def test_run_starts_nothing_where_the_services_run_without_up(at: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In containers, say: it is enough that they answer where ``endpoints.json`` says. Otherwise `up` is started."""
+
+    def start(*_: object) -> NoReturn:
+        raise NotUp("started")
+
+    monkeypatch.setattr(background, "start", start)
+    assert at.run("run", "--detach", "--", "prog") == (0, "t-new\n", "")
+    at.operator.refusals["ListRunners"] = refuse(Reason.SUPERVISOR_UNREACHABLE, "gone")
+    assert at.run("run", "--detach", "--", "prog") == (Exit.NOT_UP, "", "lanewarden: started\n")
 
 
 def test_run_leaves_a_worker_alone_when_its_runner_is_lost(at: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
