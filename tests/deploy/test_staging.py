@@ -18,12 +18,15 @@ import pytest
 from opentelemetry.proto.collector.trace.v1 import trace_service_pb2, trace_service_pb2_grpc
 from opentelemetry.proto.trace.v1 import trace_pb2
 
+from lanewarden import span_names
 from lanewarden.v1 import operator_service_pb2 as pb
 from tests.deploy import tools
 from tests.deploy.staging import Client, Staging
 from tests.deploy.test_names import QUERIES
 from tests.deploy.traces import Span, written
 from tests.integration.pair import eventually
+from tests.integration.puppet import Puppet
+from tests.integration.test_traces import steer
 from tests.ports import free_port
 
 pytestmark = tools.needs_collector
@@ -83,11 +86,16 @@ class Stage(Staging):
         assert done.returncode == 0, done.stderr
         return done.stdout
 
-    def rule(self) -> None:
-        """Have a task ask and exit, rule on it, and see it end."""
+    def rule(self) -> str:
+        """Have a task ask and exit, rule on it, and see it end; the id of the ruling's trace."""
         task_id = self.pair.submit("sh", "-c", ASKER)
-        self.pair.rule(self.pair.open_escalation(task_id).escalation_id)
+        trace_id = steer(self.pair, self.pair.open_escalation(task_id).escalation_id)
         self.pair.wait_for_state(task_id, "SUCCEEDED")
+        return trace_id
+
+    def trace(self, trace_id: str) -> list[Span]:
+        """The spans of a trace that the gateway has kept."""
+        return [span for span in written(self.file) if span.trace_id == trace_id]
 
     def kept(self, name: str) -> list[Span]:
         """The spans of this name that the gateway has kept."""
@@ -126,15 +134,14 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
 def test_holds_and_rulings_are_kept_and_the_ordinary_is_dropped(stage: Stage) -> None:
     """Through the sidecar of each service; a ruling's trace has both services in it. What is dropped was counted."""
     stage.pair.operator.ListTasks(pb.OperatorServiceListTasksRequest())
-    stage.rule()
-    ruled = eventually(lambda: stage.kept(f"{OPERATOR}/Steer"), "the ruling is kept")[0]
-    carried = eventually(
-        lambda: [span for span in stage.kept(f"{RUNNER}/Steer") if span.service == "lane_runner"],
-        "its way to the runner",
-    )
-    assert ruled.service == "supervisor"
-    assert {span.trace_id for span in carried} == {ruled.trace_id}
-    assert ruled.policy == "holds-and-rulings"
+    trace_id = stage.rule()
+    wanted = {
+        ("supervisor", f"{OPERATOR}/Steer"),
+        ("supervisor", f"{RUNNER}/Steer"),
+        ("lane_runner", f"{RUNNER}/Steer"),
+    }
+    eventually(lambda: wanted <= {(span.service, span.name) for span in stage.trace(trace_id)}, "the ruling's trace")
+    assert {span.policy for span in stage.trace(trace_id)} == {"holds-and-rulings"}
     assert eventually(lambda: stage.kept("lanewarden.v1.WorkerService/Escalate"), "the question is kept")
     assert not stage.kept(f"{OPERATOR}/ListTasks")
     assert not stage.kept("lanewarden.v1.SupervisorService/KeepAlive")
@@ -249,9 +256,10 @@ def test_w07_a_collector_that_goes_and_comes_back_costs_one_line_each_way(stage:
     stage.rule()
     sidecar.start()
     eventually(lambda: said(runner, "the collector is back"), "the return is told")
-    before = len(stage.kept(f"{RUNNER}/Steer"))
-    stage.rule()
-    eventually(lambda: len(stage.kept(f"{RUNNER}/Steer")) > before + 1, "spans of both services flow again")
+    trace_id = stage.rule()
+    eventually(
+        lambda: {"supervisor", "lane_runner"} == {span.service for span in stage.trace(trace_id)}, "spans flow again"
+    )
     eventually(
         lambda: any(line.startswith("lanewarden_store_rows_total{") for line in stage.scrape("sidecar-runner", 9465)),
         "metrics flow again",
@@ -262,12 +270,50 @@ def test_w07_a_collector_that_goes_and_comes_back_costs_one_line_each_way(stage:
 
 def test_a_gateway_that_goes_and_comes_back_has_lost_nothing(stage: Stage) -> None:
     """A sidecar keeps what it cannot pass on, and does when it can."""
-    before = len(stage.kept(f"{OPERATOR}/Steer"))
     stage.programs["gateway"].stop()
-    stage.rule()
-    assert len(stage.kept(f"{OPERATOR}/Steer")) == before
+    trace_id = stage.rule()
+    assert not stage.trace(trace_id)
     stage.programs["gateway"].start()
-    eventually(lambda: len(stage.kept(f"{OPERATOR}/Steer")) == before + 1, "the ruling that was given meanwhile")
+    eventually(lambda: stage.trace(trace_id), "the ruling that was given meanwhile")
+
+
+def test_one_trace_from_steer_to_acknowledgement_across_a_kill(stage: Stage, tmp_path: Path) -> None:
+    """In the collector's file: the operator's call, what the supervisor stored, its tries to deliver it to a runner that was
+    killed, the commit of the runner's next start and the worker's acknowledgement; who writes, and for whom.
+    """
+    with Puppet(stage.pair, tmp_path / "worker") as puppet:
+        worker = puppet.attempt(1).worker
+        escalation_id = worker.escalate("May I?", expects_reply=True).escalation_id
+        stage.pair.open_escalation(puppet.task_id)
+        stage.programs["runner"].kill()
+        trace_id = steer(stage.pair, escalation_id)
+        stage.programs["runner"].start()
+        eventually(lambda: worker.acknowledge(worker.await_ruling(escalation_id)) or True, "the ruling is taken")
+
+        def whole() -> list[Span]:
+            trace = stage.trace(trace_id)
+            roots = [span.name for span in trace if span.parent_id not in {each.span_id for each in trace}]
+            told = any(span.attributes.get("lanewarden.outcome") == "DELIVERED" for span in trace)
+            return trace if told and roots == [f"{OPERATOR}/Steer"] else []
+
+        trace = eventually(whole, "the whole trace is in the file, as one tree")
+        (acknowledged,) = (span for span in trace if span.name == span_names.MESSAGE_ACKNOWLEDGED)
+        (call_trace, unit_id), *_ = acknowledged.links
+        call = eventually(
+            lambda: {span.span_id: span for span in stage.trace(call_trace)}, "the worker's call is kept too"
+        )
+    wrote = {
+        (span.service, span.attributes["lanewarden.emitter"], span.attributes.get("lanewarden.origin"))
+        for span in trace
+        if span.name == span_names.UNIT
+    }
+    assert {emitter for service, emitter, _ in wrote if service == "supervisor"} >= {"supervisor.command.steer"}
+    assert ("lane_runner", "lane_runner.hold.rule", "supervisor.command.deliver") in wrote
+    assert acknowledged.attributes["lanewarden.emitter"] == "lane_runner.worker.acknowledge"
+    tries = [span.attributes["lanewarden.outcome"] for span in trace if span.name == span_names.DELIVER]
+    assert len(tries) > 1
+    assert tries.count("DELIVERED") == 1
+    assert call[call[unit_id].parent_id].name == "lanewarden.v1.WorkerService/AcknowledgeMessage"
 
 
 def make(
