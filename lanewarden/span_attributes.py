@@ -27,6 +27,7 @@ SPAN_ATTRIBUTES: Final = {
     "lanewarden.waited_seconds": "for how long a unit waited for others, and for the commit",
     "lanewarden.held_seconds": "for how long it had the store to itself",
     "lanewarden.waited_for": "the emitter that had the store for most of a long wait",
+    "lanewarden.finding.kind": "the storm that it belongs to, as `lanewarden findings` lists it",
     "lanewarden.from": "the state before",
     "lanewarden.to": "the state after",
     "lanewarden.cause": "what moved the task: an event of its table of states",

@@ -83,7 +83,7 @@ SPANS: Final = (
         " that had the store for most of a long wait, and its unit is linked",
         attributes=(
             *(*_WRITES, ".entity.kind", ".task.id", ".escalation.id", ".runner.id", ".incident.id", ".rows"),
-            *(".waited_seconds", ".held_seconds", ".waited_for", *_FAILS),
+            *(".waited_seconds", ".held_seconds", ".waited_for", ".finding.kind", *_FAILS),
         ),
     ),
     SpanName(

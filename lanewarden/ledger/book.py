@@ -102,6 +102,10 @@ class FindingBook:
                 del self._known[name]
         return ended
 
+    def lasting(self) -> list[Finding]:
+        """Those that have not ended."""
+        return [each for each in self._known.values() if each.ended_ms is None]
+
     def everything(self) -> list[Finding]:
         """Those that last first, the latest raised first among them and among the others."""
         latest_first = list(reversed(self._known.values()))

@@ -65,6 +65,7 @@ class WriteLedger:
         self._motion = Motion()
         self._book = FindingBook()
         self._over: dict[tuple[str, str, str], tuple[float, int]] = {}
+        self._storms: dict[tuple[str, str], str] = {}
         self._looked_ms = 0
         self._holder: Key | None = None
         self._holder_since_ms = 0
@@ -122,6 +123,10 @@ class WriteLedger:
             with self._lock:
                 self._throttled[emitter] += 1
             raise _throttled(entity_id, emitter, found[0], self.limits.ceiling_rows_per_second, left_ms)
+
+    def storm_of(self, entity_kind: str, entity_id: str, emitter: str) -> str:
+        """The kind of the finding that lasts about this entity or this emitter, as of the last look; empty without one."""
+        return self._storms.get((entity_kind, entity_id)) or self._storms.get(("", emitter), "")
 
     def rates(self, window_seconds: int, entity_id: str = "") -> list[WriteRate]:
         """Return the rates of the last 1, 10 or 300 seconds, of one entity if it is named, most rows first.
@@ -185,6 +190,11 @@ class WriteLedger:
         found += self._long_holder(now_ms)
         self._over = survey.over_ceiling()
         raised, ended = self._book.note(now_ms, found, lasting)
+        self._storms = {
+            (each.entity_kind, each.entity_id) if each.entity_id else ("", each.shares[0].emitter): each.kind.value
+            for each in self._book.lasting()
+            if each.kind is not FindingKind.STORE_HELD
+        }
         _tell(logging.WARNING, "too much is written", raised)
         _tell(logging.INFO, "no longer too much is written", ended)
 

@@ -79,7 +79,7 @@ class Store:
             ledger=ledger,
             health=health,
             failpoints=failpoints,
-            witness=Witness(telemetry) if telemetry.enabled else None,
+            witness=Witness(telemetry, ledger.storm_of) if telemetry.enabled else None,
         )
         return cls(path, connection, commits, health, threaded=threaded, telemetry=telemetry)
 

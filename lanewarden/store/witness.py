@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
@@ -60,10 +60,14 @@ class _Hold:
 
 
 class Witness:
-    """Used by the thread that writes, once the callers of a group have their answers."""
+    """Used by the thread that writes, once the callers of a group have their answers.
 
-    def __init__(self, telemetry: Telemetry) -> None:
+    ``storm_of`` says what is wrong with what an emitter writes to an entity, by its kind and id; empty for nothing.
+    """
+
+    def __init__(self, telemetry: Telemetry, storm_of: Callable[[str, str, str], str]) -> None:
         self._telemetry = telemetry
+        self._storm_of = storm_of
         self._holds: deque[_Hold] = deque(maxlen=HOLDS_MAX)
         self._units = telemetry.durations(STORE_UNIT_DURATION.name)
         self._commits = telemetry.durations(STORE_COMMIT_DURATION.name)
@@ -111,6 +115,9 @@ class Witness:
         if unit.entity is not None:
             attributes["lanewarden.entity.kind"] = unit.entity.kind
             attributes[f"lanewarden.{unit.entity.kind}.id"] = unit.entity.id
+        kind, entity_id = (unit.entity.kind, unit.entity.id) if unit.entity else ("", "")
+        if storm := self._storm_of(kind, entity_id, unit.emitter.name):
+            attributes["lanewarden.finding.kind"] = storm
         attributes["lanewarden.rows"] = unit.rows
         attributes["lanewarden.waited_seconds"] = waited_ns / 1e9
         attributes["lanewarden.held_seconds"] = held_ns / 1e9

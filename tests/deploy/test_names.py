@@ -9,6 +9,9 @@ from typing import Any
 
 import pytest
 
+from lanewarden.errors import Reason
+from lanewarden.span_attributes import SPAN_ATTRIBUTES
+from lanewarden.span_names import SPANS
 from lanewarden.telemetry_names import METRICS, Kind, prometheus_label
 from tests.deploy import tools
 from tests.unit.test_docs import SERVICES
@@ -144,7 +147,17 @@ def test_the_labels_that_alerts_speak_of_are_there() -> None:
             assert spoken_of <= set(labels_of(metrics_in(rule["expr"])))
 
 
-def test_the_gateway_knows_calls_and_attributes_that_exist() -> None:
+def test_the_collectors_know_spans_and_attributes_that_exist() -> None:
+    """What the gateway judges by and what the sidecar tells spans apart by."""
+    gateway = (tools.DEPLOY / "otel" / "gateway.yaml").read_text(encoding="utf-8")
+    judged = re.findall(r'span\.attributes\["([\w.]+)"\]', gateway)
+    apart = tools.read_yaml(tools.DEPLOY / "otel" / "sidecar.yaml")["connectors"]["span_metrics"]["dimensions"]
+    assert {*judged, *(each["name"] for each in apart)} <= set(SPAN_ATTRIBUTES)
+    assert set(re.findall(r'span\.name == "([\w.]+)"', gateway)) <= {each.name for each in SPANS}
+    assert set(re.findall(r'"lanewarden\.reason"\] == "(\w+)"', gateway)) <= {reason.name for reason in Reason}
+
+
+def test_the_gateway_knows_calls_that_exist() -> None:
     """Each call that a policy names is one of the contract; streams, and calls that wait, are never called slow."""
     text = (tools.DEPLOY / "otel" / "gateway.yaml").read_text(encoding="utf-8")
     kept, long = re.findall(r'IsMatch\(span\.name, "([^"]+)"\)', text)

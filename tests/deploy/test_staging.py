@@ -210,6 +210,7 @@ def test_the_gateway_keeps_what_it_is_there_for(stage: Stage) -> None:
         "an error": ("errors", {"error": True}),
         "of a hold": ("holds-and-rulings", {"attributes": {"lanewarden.escalation.id": "t.1.1.1"}}),
         "throttled": ("storms", {"attributes": {"lanewarden.reason": "WRITE_THROTTLED"}}),
+        "an intervention": ("interventions", {"name": span_names.ACT}),
         "slow": ("slow", {"ns": 2 * second}),
     }
     traces = {case: secrets.token_bytes(16) for case in cases}
@@ -227,6 +228,22 @@ def test_the_gateway_keeps_what_it_is_there_for(stage: Stage) -> None:
     send(stage, make(traces["ordinary"], name="late"))
     late = eventually(lambda: stage.kept("late"), "the late span")
     assert [span.trace_id for span in late] == [traces["an error"].hex()]
+
+
+def test_w01_a_storm_below_the_ceiling_is_kept(stage: Stage, tmp_path: Path) -> None:
+    """Nobody is refused, but as soon as it is a finding its units say so, and who writes."""
+    with Puppet(stage.pair, tmp_path / "worker") as puppet:
+        worker = puppet.attempt(1).worker
+
+        def stormy() -> list[Span]:
+            for _ in range(50):
+                worker.progress()
+            return [span for span in stage.kept(span_names.UNIT) if span.policy == "storms"]
+
+        found = eventually(stormy, "the storm is kept")[-1]
+    assert found.attributes["lanewarden.finding.kind"] == "ENTITY_RATE"
+    assert found.attributes["lanewarden.task.id"] == puppet.task_id
+    assert found.attributes["lanewarden.emitter"] == "lane_runner.worker.progress"
 
 
 def test_a_storm_is_kept_and_not_all_of_it(stage: Stage) -> None:
@@ -294,7 +311,8 @@ def test_one_trace_from_steer_to_acknowledgement_across_a_kill(stage: Stage, tmp
             trace = stage.trace(trace_id)
             roots = [span.name for span in trace if span.parent_id not in {each.span_id for each in trace}]
             told = any(span.attributes.get("lanewarden.outcome") == "DELIVERED" for span in trace)
-            return trace if told and roots == [f"{OPERATOR}/Steer"] else []
+            taken = any(span.name == span_names.MESSAGE_ACKNOWLEDGED for span in trace)
+            return trace if told and taken and roots == [f"{OPERATOR}/Steer"] else []
 
         trace = eventually(whole, "the whole trace is in the file, as one tree")
         (acknowledged,) = (span for span in trace if span.name == span_names.MESSAGE_ACKNOWLEDGED)

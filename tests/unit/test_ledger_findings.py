@@ -42,6 +42,22 @@ def test_w01_a_storm_is_found_while_nobody_looks() -> None:
     assert writes.ledger.findings() == []
 
 
+def test_w01_what_belongs_to_a_storm_can_be_told_while_it_lasts() -> None:
+    """By its entity, or by its emitter when it writes to many; what else is written meanwhile does not."""
+    writes = Writes()
+    writes.at(300, 5)
+    assert writes.ledger.storm_of("task", "t1", STORM.name) == "ENTITY_RATE"
+    assert writes.ledger.storm_of("task", "t2", "tests.planted.other") == ""
+    writes.clock.advance(60)
+    writes.at(600, 10, tasks=500)
+    assert writes.ledger.storm_of("task", "t1", "tests.planted.other") == ""
+    assert writes.ledger.storm_of("task", "t9", STORM.name) == "TOTAL_RATE"
+    assert writes.ledger.storm_of("task", "t9", "tests.planted.other") == ""
+    writes.clock.advance(60)
+    writes.at(1, 1)
+    assert writes.ledger.storm_of("task", "t9", STORM.name) == ""
+
+
 def test_less_than_too_much_is_no_finding() -> None:
     """15 rows/s on one task for ever, and 150 rows/s over 500 of them."""
     writes = Writes()
