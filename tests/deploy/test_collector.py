@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import secrets
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,10 @@ from typing import Any
 import pytest
 
 from tests.deploy import tools
+from tests.deploy.staging import Program
+from tests.deploy.traces import send, span
+from tests.integration.pair import eventually
+from tests.ports import free_port
 
 FOLDER = tools.DEPLOY / "otel"
 CONFIGURATIONS = {
@@ -64,6 +69,32 @@ def test_a_configuration_that_is_wrong_is_found(tmp_path: Path) -> None:
     assert (
         "send_batch_sizes" in collector("validate", "--config", tools.write_yaml(tmp_path / "wrong.yaml", wrong)).stderr
     )
+
+
+@tools.needs_collector
+def test_a_sidecar_alone_counts_the_spans_that_it_is_sent() -> None:
+    """As on a laptop without a gateway, of which it does not speak."""
+    otlp, metrics = free_port(), free_port()
+    files = [word for file in CONFIGURATIONS["sidecar alone"] for word in ("--config", str(FOLDER / file))]
+    environment = {
+        "LANEWARDEN_SIDECAR_OTLP_PORT": str(otlp),
+        "LANEWARDEN_SIDECAR_METRICS_ADDRESS": f"127.0.0.1:{metrics}",
+        "LANEWARDEN_SIDECAR_HEALTH_ADDRESS": f"127.0.0.1:{free_port()}",
+        "LANEWARDEN_SIDECAR_OWN_METRICS_PORT": str(free_port()),
+        "LANEWARDEN_SIDECAR_BATCH_TIMEOUT": "100ms",
+        "LANEWARDEN_SIDECAR_SPAN_METRICS_INTERVAL": "100ms",
+    }
+    sidecar = Program([tools.COLLECTOR, *files], environment, ready="Everything is ready")
+    sidecar.start()
+    try:
+        send(otlp, *(span(secrets.token_bytes(16), name="counted") for _ in range(3)))
+        sample = re.compile(
+            r'^traces_span_metrics_calls_total\{job="lanewarden/test".*span_name="counted".* 3$', re.MULTILINE
+        )
+        eventually(lambda: sample.search(tools.fetch(metrics, "/metrics")), "three are counted")
+        assert not [said for said in sidecar.log if "gateway" in said]
+    finally:
+        assert sidecar.stop() == 0
 
 
 def test_a_sidecar_takes_spans_over_loopback_only() -> None:

@@ -8,22 +8,18 @@ import subprocess
 import sys
 import time
 import urllib.parse
-import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import grpc
 import pytest
-from opentelemetry.proto.collector.trace.v1 import trace_service_pb2, trace_service_pb2_grpc
-from opentelemetry.proto.trace.v1 import trace_pb2
 
 from lanewarden import span_names
 from lanewarden.v1 import operator_service_pb2 as pb
 from tests.deploy import tools
 from tests.deploy.staging import Client, Staging
 from tests.deploy.test_names import QUERIES
-from tests.deploy.traces import Span, written
+from tests.deploy.traces import Kept, KeptFile, send, span
 from tests.integration.pair import eventually
 from tests.integration.puppet import Puppet
 from tests.integration.test_traces import steer
@@ -55,10 +51,10 @@ class Stage(Staging):
     pair: Client
 
     def __init__(self, directory: Path) -> None:
-        self.file = directory / "kept.json"
+        self.file = KeptFile(directory / "kept.json")
         self.prometheus_port = free_port()
         to_file = {
-            "exporters": {"file": {"path": str(self.file), "append": True, "flush_interval": "100ms"}},
+            "exporters": {"file": {"path": str(self.file.path), "append": True, "flush_interval": "100ms"}},
             "service": {"pipelines": {"traces": {"exporters": ["file"]}}},
         }
         override = tools.write_yaml(directory / "to-file.yaml", to_file)
@@ -93,26 +89,21 @@ class Stage(Staging):
         self.pair.wait_for_state(task_id, "SUCCEEDED")
         return trace_id
 
-    def trace(self, trace_id: str) -> list[Span]:
+    def trace(self, trace_id: str) -> list[Kept]:
         """The spans of a trace that the gateway has kept."""
-        return [span for span in written(self.file) if span.trace_id == trace_id]
+        return [span for span in self.file.spans() if span.trace_id == trace_id]
 
-    def kept(self, name: str) -> list[Span]:
+    def kept(self, name: str) -> list[Kept]:
         """The spans of this name that the gateway has kept."""
-        return [span for span in written(self.file) if span.name == name]
+        return [span for span in self.file.spans() if span.name == name]
 
     def scrape(self, sidecar: str, number: int) -> list[str]:
         """The samples at a collector's Prometheus endpoint."""
-        return [line for line in fetch(self.port(sidecar, number), "/metrics").splitlines() if not line.startswith("#")]
-
-
-def fetch(port: int, path: str) -> str:
-    """The body of a page of this machine; empty if nobody answers."""
-    try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=5) as answer:
-            return str(answer.read().decode())
-    except OSError:
-        return ""
+        return [
+            line
+            for line in tools.fetch(self.port(sidecar, number), "/metrics").splitlines()
+            if not line.startswith("#")
+        ]
 
 
 @pytest.fixture(scope="module")
@@ -177,7 +168,7 @@ def test_prometheus_scrapes_all_of_it_and_answers_every_query(stage: Stage) -> N
     stage.rule()
 
     def ask(path: str, **query: str) -> Any:
-        return json.loads(fetch(stage.prometheus_port, f"/api/v1/{path}?{urllib.parse.urlencode(query)}") or "{}")
+        return json.loads(tools.fetch(stage.prometheus_port, f"/api/v1/{path}?{urllib.parse.urlencode(query)}") or "{}")
 
     def healths() -> list[str]:
         return [target["health"] for target in ask("targets")["data"]["activeTargets"]]
@@ -214,20 +205,21 @@ def test_the_gateway_keeps_what_it_is_there_for(stage: Stage) -> None:
         "slow": ("slow", {"ns": 2 * second}),
     }
     traces = {case: secrets.token_bytes(16) for case in cases}
-    for case, (_, span) in cases.items():  # what has no reason to be kept is judged first
-        send(stage, make(traces[case], **span))
+    gateway = stage.port("gateway", 14317)
+    for case, (_, facts) in cases.items():  # what has no reason to be kept is judged first
+        send(gateway, span(traces[case], **facts))
     kept = {policy for policy, _ in cases.values() if policy}
 
     def found() -> dict[str, str]:
-        spans = {span.trace_id: span.policy for span in written(stage.file)}
+        spans = {each.trace_id: each.policy for each in stage.file.spans()}
         return {case: spans[trace.hex()] for case, trace in traces.items() if trace.hex() in spans}
 
     eventually(lambda: len(found()) == len(kept), "all that is to be kept")
     assert found() == {case: policy for case, (policy, _) in cases.items() if policy}
-    send(stage, make(traces["an error"], name="late"))
-    send(stage, make(traces["ordinary"], name="late"))
+    send(gateway, span(traces["an error"], name="late"))
+    send(gateway, span(traces["ordinary"], name="late"))
     late = eventually(lambda: stage.kept("late"), "the late span")
-    assert [span.trace_id for span in late] == [traces["an error"].hex()]
+    assert [each.trace_id for each in late] == [traces["an error"].hex()]
 
 
 def test_w01_a_storm_below_the_ceiling_is_kept(stage: Stage, tmp_path: Path) -> None:
@@ -235,7 +227,7 @@ def test_w01_a_storm_below_the_ceiling_is_kept(stage: Stage, tmp_path: Path) -> 
     with Puppet(stage.pair, tmp_path / "worker") as puppet:
         worker = puppet.attempt(1).worker
 
-        def stormy() -> list[Span]:
+        def stormy() -> list[Kept]:
             for _ in range(50):
                 worker.progress()
             return [span for span in stage.kept(span_names.UNIT) if span.policy == "storms"]
@@ -249,13 +241,13 @@ def test_w01_a_storm_below_the_ceiling_is_kept(stage: Stage, tmp_path: Path) -> 
 def test_a_storm_is_kept_and_not_all_of_it(stage: Stage) -> None:
     """Of a thousand refused units within a moment at most what the bound allows, twice a second's worth."""
     storm = [
-        make(secrets.token_bytes(16), name="storm", attributes={"lanewarden.reason": "WRITE_THROTTLED"})
+        span(secrets.token_bytes(16), name="storm", attributes={"lanewarden.reason": "WRITE_THROTTLED"})
         for _ in range(1000)
     ]
-    begun = time.monotonic()
-    send(stage, *storm)
+    begun, gateway = time.monotonic(), stage.port("gateway", 14317)
+    send(gateway, *storm)
     last = secrets.token_bytes(16)
-    send(stage, make(last, name="after the storm", error=True))
+    send(gateway, span(last, name="after the storm", error=True))
     eventually(lambda: stage.kept("after the storm"), "what came after it")
     assert 0 < len(stage.kept("storm")) <= 200 + 100 * (time.monotonic() - begun)
 
@@ -307,7 +299,7 @@ def test_one_trace_from_steer_to_acknowledgement_across_a_kill(stage: Stage, tmp
         stage.programs["runner"].start()
         eventually(lambda: worker.acknowledge(worker.await_ruling(escalation_id)) or True, "the ruling is taken")
 
-        def whole() -> list[Span]:
+        def whole() -> list[Kept]:
             trace = stage.trace(trace_id)
             roots = [span.name for span in trace if span.parent_id not in {each.span_id for each in trace}]
             told = any(span.attributes.get("lanewarden.outcome") == "DELIVERED" for span in trace)
@@ -332,35 +324,3 @@ def test_one_trace_from_steer_to_acknowledgement_across_a_kill(stage: Stage, tmp
     assert len(tries) > 1
     assert tries.count("DELIVERED") == 1
     assert call[call[unit_id].parent_id].name == "lanewarden.v1.WorkerService/AcknowledgeMessage"
-
-
-def make(
-    trace_id: bytes,
-    *,
-    name: str = f"{OPERATOR}/GetTask",
-    ns: int = 1_000_000,
-    error: bool = False,
-    attributes: Any = None,
-) -> trace_pb2.Span:
-    """A span that began ``ns`` ago."""
-    now = time.time_ns()
-    span = trace_pb2.Span(
-        trace_id=trace_id,
-        span_id=secrets.token_bytes(8),
-        name=name,
-        start_time_unix_nano=now - ns,
-        end_time_unix_nano=now,
-    )
-    span.status.code = span.status.STATUS_CODE_ERROR if error else span.status.STATUS_CODE_UNSET
-    for key, value in (attributes or {}).items():
-        span.attributes.add(key=key).value.string_value = value
-    return span
-
-
-def send(stage: Stage, *spans: trace_pb2.Span) -> None:
-    """Give spans to the gateway, as a sidecar does."""
-    group = trace_pb2.ResourceSpans(scope_spans=[trace_pb2.ScopeSpans(spans=spans)])
-    group.resource.attributes.add(key="service.name").value.string_value = "test"
-    with grpc.insecure_channel(f"127.0.0.1:{stage.port('gateway', 14317)}") as channel:
-        stub = trace_service_pb2_grpc.TraceServiceStub(channel)
-        stub.Export(trace_service_pb2.ExportTraceServiceRequest(resource_spans=[group]), timeout=tools.RUN_SECONDS)
