@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from sqlite_utils import Database, Migrations
 
+from lanewarden.clock import Clock as ClockLike
 from lanewarden.clock import SystemClock
 from lanewarden.ledger import WriteLedger
 from lanewarden.span_names import COMMIT, UNIT
@@ -17,6 +18,7 @@ from lanewarden.store import Emitter, Entity, Store, UnitOfWork
 from lanewarden.store.witness import HOLDS_MAX, Witness, _Hold
 from lanewarden.telemetry import TRACEPARENT, within
 from tests.heard import Heard
+from tests.ledger_checks import FakeClock
 
 MIGRATIONS = Migrations("tests")
 OPERATOR = f"00-{'a' * 32}-{'b' * 16}-01"
@@ -34,11 +36,11 @@ def add(body: str) -> Callable[[UnitOfWork], None]:
     return lambda uow: uow.execute("INSERT INTO note VALUES (?)", (body,)) and None
 
 
-def opened(directory: Path, heard: Heard, *, threaded: bool = True) -> Store:
+def opened(directory: Path, heard: Heard, *, threaded: bool = True, clock: ClockLike | None = None) -> Store:
     return Store.open(
         directory / "t.sqlite3",
         migrations=MIGRATIONS,
-        ledger=WriteLedger(SystemClock()),
+        ledger=WriteLedger(clock or SystemClock()),
         threaded=threaded,
         telemetry=heard,
     )
@@ -185,6 +187,58 @@ async def test_w05_mutants(
     mutant(monkeypatch)
     with pytest.raises((AssertionError, KeyError)):
         await blame(tmp_path, monkeypatch)
+
+
+def storms_are_told(directory: Path) -> None:
+    """W01, as a check: a unit says which finding it belongs to while that lasts; what else is written then says nothing."""
+    heard, clock = Heard(), FakeClock()
+    store = opened(directory, heard, threaded=False, clock=clock)
+
+    def write(emitter: Emitter, task_id: str) -> str:
+        store.write_now(add(f"{emitter.name} {clock.now_ms}"), emitter=emitter, entity=Entity("task", task_id))
+        return str(heard.told(UNIT)[-1].attributes.get("lanewarden.finding.kind", ""))
+
+    try:
+        storm = []
+        for _ in range(300):
+            clock.advance(0.01)
+            storm.append(write(SLOW, "t1"))
+        quiet = write(FIRST, "t2")
+        clock.advance(60)
+        over = write(LATE, "t1")
+    finally:
+        store.close()
+    assert (storm[0], storm[-1]) == ("", "ENTITY_RATE")
+    assert (quiet, over) == ("", "")
+
+
+def test_w01_a_unit_of_a_storm_says_so(tmp_path: Path) -> None:
+    """By what the ledger has found of its entity or its emitter."""
+    storms_are_told(tmp_path)
+
+
+def finds_none(_ledger: WriteLedger, _kind: str, _entity_id: str, _emitter: str) -> str:
+    """Nothing is ever a storm."""
+    return ""
+
+
+def calls_all_a_storm(ledger: WriteLedger, _kind: str, _entity_id: str, _emitter: str) -> str:
+    """While there is one, everything belongs to it."""
+    return next(iter(ledger._storms.values()), "")
+
+
+def never_forgets(ledger: WriteLedger, kind: str, entity_id: str, _emitter: str) -> str:
+    """What was one, stays one."""
+    names = {each.entity_id: each.kind.value for each, _, _ in ledger.findings()}
+    return names.get(entity_id, "")
+
+
+@pytest.mark.parametrize("mutant", [finds_none, calls_all_a_storm, never_forgets])
+def test_w01_mutants(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mutant: Callable[..., str]) -> None:
+    """A ledger that says that of its storms is found out."""
+    monkeypatch.setattr(WriteLedger, "storm_of", mutant)
+    with pytest.raises(AssertionError):
+        storms_are_told(tmp_path)
 
 
 async def test_a_group_is_one_commit_linked_with_its_units(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
