@@ -1,4 +1,4 @@
-"""A worker that says the same again and again, up to 300 times a second: a storm of writes of which nothing comes."""
+"""A worker that asks what to do and never does it, up to 300 times a second: a storm of writes of which nothing comes."""
 
 from __future__ import annotations
 
@@ -9,5 +9,5 @@ from lanewarden.worker import Worker
 with Worker.from_environment() as worker:
     worker.progress(1, note="began")
     while True:
-        worker.progress(1)  # should have been 2, 3, 4 …
+        worker.next_directive(1_000, 200_000)  # it says "continue"; here should be a turn, and some progress
         time.sleep(1 / 300)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -63,3 +64,11 @@ class SystemClock:
 
     async def sleep(self, seconds: float) -> None:
         await asyncio.sleep(seconds)
+
+
+def stopwatch(clock: Clock) -> Callable[[], float]:
+    """Seconds since some moment, for how long something took: as cheap as this platform has them, or by a made-up clock.
+
+    Unlike the steady clock it does not go on during suspend, in which nothing is done.
+    """
+    return time.monotonic if isinstance(clock, SystemClock) else lambda: clock.steady_ms() / 1000

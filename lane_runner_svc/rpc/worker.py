@@ -26,7 +26,7 @@ from lanewarden import rulings
 from lanewarden.errors import Reason, Refusal, refuse
 from lanewarden.hub import Topic
 from lanewarden.server import AttemptClaim, Call, Identity, Role
-from lanewarden.store import Connection, Emitter
+from lanewarden.store import Connection, Emitter, requests
 from lanewarden.v1 import escalation_pb2, message_pb2, worker_service_pb2
 from lanewarden.v1.worker_service_pb2 import (
     AcknowledgeMessageRequest,
@@ -238,8 +238,13 @@ class WorkerHandlers:
         return await self._say(ref, request, call, AcknowledgeMessageResponse, work, emitters.TAKEN)
 
     async def ReportProgress(self, request: ReportProgressRequest, call: Call) -> ReportProgressResponse:
-        """Raise the task's progress, or note when the worker's limit of use ends."""
+        """Raise the task's progress, or note when the worker's limit of use ends. What would raise nothing writes nothing: a
+        worker may say where it is as often as it likes.
+        """
         ref = _ref(call)
+        stored = self._runner.read(lambda reader: self._progress_told(reader, ref, request))
+        if stored is not None:
+            return ReportProgressResponse(sequence=stored, advanced=False)
         retry_wall_ms = request.retry_at.ToMilliseconds() if request.HasField("retry_at") else None
 
         def work(session: Session) -> ReportProgressResponse:
@@ -249,6 +254,12 @@ class WorkerHandlers:
             return ReportProgressResponse(sequence=stored, advanced=advanced)
 
         return await self._say(ref, request, call, ReportProgressResponse, work, emitters.PROGRESS)
+
+    @staticmethod
+    def _progress_told(reader: Connection, ref: AttemptRef, request: ReportProgressRequest) -> int | None:
+        if not request.sequence or request.HasField("retry_at") or requests.known(reader, request.request_id):
+            return None
+        return task_work.progress_told(reader, ref, request.sequence)
 
     async def NextDirective(self, request: NextDirectiveRequest, call: Call) -> NextDirectiveResponse:
         """What to do about the worker's context. A reduction that waits for a checkpoint waits in here first, a while."""

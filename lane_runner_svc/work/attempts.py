@@ -193,10 +193,15 @@ def current(session: Session, ref: AttemptRef) -> Task:
     return ensure_launched(session, task)
 
 
+def is_current(task: Task, attempt: Attempt | None, ref: AttemptRef) -> bool:
+    """Whether ``ref``, of which ``attempt`` is stored, is the attempt of the task that may speak now."""
+    same = (task.epoch, task.attempt) == (ref.epoch, ref.attempt)
+    return same and attempt is not None and attempt.ended is None
+
+
 def check_current(task: Task, attempt: Attempt | None, ref: AttemptRef) -> None:
     """Refuse with ATTEMPT_STALE unless ``ref`` is the attempt of the task that may speak now."""
-    other = (task.epoch, task.attempt) != (ref.epoch, ref.attempt)
-    if other or attempt is None or attempt.ended is not None:
+    if not is_current(task, attempt, ref):
         raise refuse(
             Reason.ATTEMPT_STALE,
             f"attempt {ref.attempt} of task {ref.task_id} is over; exit now, nothing you say has an effect",

@@ -12,8 +12,9 @@ from lane_runner_svc.core.states import State
 from lane_runner_svc.core.task import Kind, Outcome, PauseCause, Task, clipped, ended, ending
 from lane_runner_svc.core.timers import Patience
 from lane_runner_svc.store import holds, tasks
+from lane_runner_svc.store.tasks import Reader
 from lane_runner_svc.work import limits, telling
-from lane_runner_svc.work.attempts import blockers, current
+from lane_runner_svc.work.attempts import blockers, current, is_current
 from lane_runner_svc.work.session import AttemptRef, Session
 from lane_runner_svc.work.supervision import as_supervised
 from lanewarden.errors import Reason, invalid, refuse
@@ -151,6 +152,14 @@ def record_gate(session: Session, task_id: str, gate: str, decision: GateDecisio
         raise ended(task)
     holds.record_gate(session.uow, task_id, task.epoch, gate, decision, by, session.now.wall_ms, note)
     return session.save(task, task)
+
+
+def progress_told(reader: Reader, ref: AttemptRef, sequence: int) -> int | None:
+    """The progress as stored, if a report of ``sequence`` would change nothing; None if it would, or would be refused."""
+    task = tasks.load(reader, ref.task_id)
+    attempt = tasks.load_attempt(reader, ref.task_id, ref.epoch, ref.attempt)
+    speaks = is_current(task, attempt, ref) and task.state is not State.STARTING
+    return task.progress if speaks and sequence <= (task.progress or 0) else None
 
 
 def report_progress(

@@ -12,10 +12,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from lanewarden.clock import Clock
+from lanewarden.clock import Clock, stopwatch
 from lanewarden.errors import Reason, Refusal, refuse
 from lanewarden.ledger.book import FindingBook, Motion
-from lanewarden.ledger.findings import WINDOW_SECONDS, Finding, FindingKind, Share, Survey, Thresholds, Writer, shares
+from lanewarden.ledger.findings import Finding, FindingKind, Share, Thresholds
+from lanewarden.ledger.survey import WINDOW_SECONDS, Survey, Writer, shares
 from lanewarden.ledger.totals import Series
 from lanewarden.ledger.windows import STEP_MS, Key, Windows, busiest
 from lanewarden.records import replace
@@ -59,6 +60,8 @@ class WriteLedger:
         self.limits = limits or Thresholds()
         self.clock = clock
         self._steady_ms = clock.steady_ms
+        self._seconds = stopwatch(clock)
+        self._held_seconds = self.limits.held_ms / 1000
         self._entities_max = entities_max
         self._lock = threading.Lock()
         self._windows = Windows(entities_max)
@@ -68,7 +71,7 @@ class WriteLedger:
         self._storms: dict[tuple[str, str], str] = {}
         self._looked_ms = 0
         self._holder: Key | None = None
-        self._holder_since_ms = 0
+        self._too_long_at = 0.0
         self._attributed_rows = 0
         self._discarded_rows = 0
         self._throttled: Counter[str] = Counter()
@@ -104,11 +107,12 @@ class WriteLedger:
 
     def turn(self, key: Key | None) -> None:
         """From now on the store is this unit of work's; whose it was before is done with it. None: nobody's."""
-        now_ms = self._steady_ms()
-        if self._holder is not None and now_ms - self._holder_since_ms >= self.limits.held_ms:
+        now = self._seconds()
+        if now >= self._too_long_at and self._holder is not None:
             with self._lock:
-                self._look(now_ms)
-        self._holder, self._holder_since_ms = key, now_ms
+                self._look(self._steady_ms())
+        self._too_long_at = now + self._held_seconds  # first, so that nobody ever sees a holder with another's time
+        self._holder = key
 
     def check(self, entity_kind: str, entity_id: str, emitter: str) -> None:
         """Return if the emitter may write to the entity.
@@ -208,16 +212,17 @@ class WriteLedger:
         return replace(finding, shares=shares(writers), rows_per_second=writers.total() / seconds)
 
     def _long_holder(self, now_ms: int) -> list[Finding]:
-        held_ms = now_ms - self._holder_since_ms
-        if self._holder is None or held_ms < self.limits.held_ms:
+        holder = self._holder
+        held_ms = round((self._seconds() - self._too_long_at) * 1000) + self.limits.held_ms
+        if holder is None or held_ms < self.limits.held_ms or self._holder is not holder:
             return []
-        kind, entity_id, emitter, origin = self._holder
+        kind, entity_id, emitter, origin = holder
         return [
             Finding(
                 kind=FindingKind.STORE_HELD,
                 entity_kind=kind,
                 entity_id=entity_id,
-                since_ms=self._holder_since_ms,
+                since_ms=now_ms - held_ms,
                 shares=(Share(emitter=emitter, origin=origin, rows=0, share=1.0),),
                 held_ms=held_ms,
             )

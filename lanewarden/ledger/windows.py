@@ -73,14 +73,15 @@ class _Ring:
 
     def add(self, counted: Iterable[tuple[Key, int]]) -> int:
         """Count in the step that is open; how much it was. The step may have twice the keys of one that is closed, so that
-        bounding is seldom.
+        bounding is seldom; it is bounded once all is counted, which was in memory before.
         """
         counts, total = self.counts, 0
+        known = counts.get
         for key, rows in counted:
-            counts[key] = counts.get(key, 0) + rows
+            counts[key] = known(key, 0) + rows
             total += rows
-            if len(counts) > self._open_max:
-                self.counts = counts = busiest(counts, self._keys_max)
+        if len(counts) > self._open_max:
+            self.counts = busiest(counts, self._keys_max)
         return total
 
 

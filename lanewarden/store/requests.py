@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from lanewarden.errors import Reason, refuse
-from lanewarden.store.unit import UnitOfWork
+from lanewarden.store.unit import Connection, UnitOfWork
 
 
 def once(
@@ -42,6 +42,11 @@ def once(
         (request_id, method, digest, response, now_ms),
     )
     return response
+
+
+def known(reader: Connection, request_id: str) -> bool:
+    """Whether a request with this id was carried out."""
+    return reader.one("SELECT 1 FROM request_log WHERE request_id = ?", (request_id,)) is not None
 
 
 def prune(uow: UnitOfWork, older_than_ms: int, rows_max: int) -> int:

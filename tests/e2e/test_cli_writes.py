@@ -23,7 +23,7 @@ DIFFERS = (
     (r"^TASK: .*", "TASK: paused"),
     (r" +", " "),
 )
-SHOWS = {"findings": "storm", "why": "churning", "writes": "lane_runner.worker.progress"}
+SHOWS = {"findings": "storm", "why": "churning", "writes": "lane_runner.worker.directive"}
 """What each listing says once the storm has come so far."""
 
 

@@ -24,8 +24,9 @@ from tests.integration.puppet import WORKER, Attempt, Puppet, fresh
 TRACE = trace_pb.DESCRIPTOR.services_by_name["WriteTraceService"]
 FOUND_SECONDS_MAX = 10.0
 CEILING = 30
+USAGE = worker_pb.ContextUsage(tokens=1_000, window=200_000)
 PLANTED = "tests.planted.storm"
-EMITTER = "lane_runner.worker.progress"
+EMITTER = "lane_runner.worker.directive"
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +46,7 @@ def ledgers(pair: Pair) -> tuple[Any, Any]:
 
 
 class Storm:
-    """A planted component of a worker that says the same again and again, without a pause."""
+    """A planted component of a worker that asks the same again and again, without a pause."""
 
     def __init__(self, attempt: Attempt) -> None:
         self._target, self._token = f"unix:{attempt.socket}", attempt.token
@@ -70,7 +71,7 @@ class Storm:
             stub = connection.stub(WORKER)
             while not self._over.is_set():
                 try:
-                    stub.ReportProgress(worker_pb.ReportProgressRequest(request_id=fresh(), sequence=1))
+                    stub.NextDirective(worker_pb.NextDirectiveRequest(request_id=fresh(), usage=USAGE))
                 except Refusal as refusal:
                     self.throttled = refusal
 

@@ -18,7 +18,7 @@ SHARED_CORE = [
     Path("lanewarden") / name
     for name in (
         *("errors.py", "records.py", "rulings.py", "telemetry_names.py", "walltime.py"),
-        *("ledger/book.py", "ledger/findings.py", "ledger/totals.py", "ledger/windows.py"),
+        *("ledger/book.py", "ledger/findings.py", "ledger/survey.py", "ledger/totals.py", "ledger/windows.py"),
     )
 ]
 """What the cores share; as pure as they are."""

@@ -13,7 +13,7 @@ import pytest
 
 from lanewarden import roll_up
 from lanewarden.errors import Refusal
-from lanewarden.ledger import book, findings, ledger, windows
+from lanewarden.ledger import book, findings, ledger, survey, windows
 from lanewarden.store import Emitter, Store, UnitOfWork
 from supervisor_svc.core import storms
 from tests import ledger_checks as checks
@@ -23,23 +23,23 @@ Patch = pytest.MonkeyPatch
 
 def bursts_count_in_full(patch: Patch) -> None:
     """Rows are rows, however many come at once."""
-    patch.setattr(findings, "BURST_SECONDS", 1_000)
+    patch.setattr(survey, "BURST_SECONDS", 1_000)
 
 
 def what_was_a_storm_is_one(patch: Patch) -> None:
     """As long as the window has its rows."""
-    patch.setattr(findings, "RECENT_SECONDS", 0)
+    patch.setattr(survey, "RECENT_SECONDS", 0)
 
 
 def a_storm_needs_all_of_its_rate_to_last(patch: Patch) -> None:
     """No hysteresis."""
-    rates = findings.Survey.rates
-    patch.setattr(findings.Survey, "rates", lambda self: (rates(self)[0], []))
+    rates = survey.Survey.rates
+    patch.setattr(survey.Survey, "rates", lambda self: (rates(self)[0], []))
 
 
 def one_task_at_a_time(patch: Patch) -> None:
     """Rates are judged by the task alone."""
-    patch.setattr(findings.Survey, "_over_many", lambda *_: [])
+    patch.setattr(survey.Survey, "_over_many", lambda *_: [])
 
 
 def the_rest_has_no_emitter(patch: Patch) -> None:
@@ -76,19 +76,19 @@ def a_whole_task_is_throttled(patch: Patch) -> None:
 
 def throttled_for_good(patch: Patch) -> None:
     """Once too much is too much."""
-    patch.setattr(findings.Survey, "_below_ms", lambda *_: 1 << 62)
+    patch.setattr(survey.Survey, "_below_ms", lambda _self, over, _most: dict.fromkeys(over, 1 << 62))
 
 
 def only_what_lasts_is_found(patch: Patch) -> None:
     """Whether it is throttled or not."""
-    high = findings.Survey.rates
+    high = survey.Survey.rates
 
-    def rates(self: findings.Survey) -> object:
+    def rates(self: survey.Survey) -> object:
         with patch.context() as lenient:
-            lenient.setattr(findings.Survey, "over_ceiling", lambda _self: {})
+            lenient.setattr(survey.Survey, "over_ceiling", lambda _self: {})
             return high(self)
 
-    patch.setattr(findings.Survey, "rates", rates)
+    patch.setattr(survey.Survey, "rates", rates)
 
 
 def units_are_about_one_thing(patch: Patch) -> None:
