@@ -47,3 +47,24 @@ HOOK: Final = Emitter("lane_runner.task.on_success", exempt=True)
 AUDIT: Final = Emitter("lane_runner.audit.refusal")
 ROLL_UP: Final = Emitter("lane_runner.ledger.roll_up", exempt=True)
 PRUNE: Final = Emitter("lane_runner.request_log.prune", exempt=True)
+
+OF_PEOPLE: Final = frozenset(
+    each.name
+    for each in (
+        SUBMIT,
+        CANCEL,
+        PAUSE,
+        RESUME,
+        GATE,
+        ACK,
+        RULE,
+        EXTEND,
+        INSTRUCT,
+        INPUT,
+        DELIVER,
+        RETRY,
+        REOPEN,
+        TAKE_OVER,
+    )
+)
+"""What is done to a task by people and bots, from outside: however often it is, its worker does not do it."""
