@@ -1,4 +1,4 @@
-"""What of the ledger's findings a supervisor is told with each renewal: the storms over single tasks that are not people's."""
+"""What of the ledger's findings a supervisor is told with each renewal: storms over single tasks, unless people make them."""
 
 from __future__ import annotations
 

@@ -8,9 +8,11 @@ test plays the same commands on a clock that it moves and compares. The section 
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -28,7 +30,6 @@ TITLE: Final = "## When a lane goes wrong\n"
 SECONDS_MAX: Final = 120.0
 SHOWN_HOME: Final = "/home/ada"
 _PARTS: Final = re.compile(r"(```console\n.*?```|<!-- \w+ `[^`]+` says `[^`]+` -->)", re.DOTALL)
-_COMMAND: Final = re.compile(r"^\$ (.*(?:\\\n.*)*)$", re.MULTILINE)
 _WAIT: Final = re.compile(r"<!-- (until|soon) `(.+)` says `(.+)` -->")
 _GRPCURL: Final = """\
 TOKEN=$(cat ~/.local/state/lanewarden/credentials/operator.token)
@@ -37,16 +38,25 @@ lw() { grpcurl -plaintext -H "authorization: Bearer $TOKEN" "$@"; }
 
 
 class Player:
-    """A person's terminals, in a home of their own. ``up`` is what `lanewarden up` is run as; ``rest`` lets time pass."""
+    """A person's terminals, in a home of their own with copies of ``examples``. ``up`` is what `lanewarden up` is run as;
+    ``rest`` lets time pass; ``typed`` is what every shell begins with.
+    """
 
-    def __init__(self, home: Path, *, up: Sequence[str], rest: Callable[[], None]) -> None:
-        self._home, self._up, self._rest = home, up, rest
+    def __init__(self, home: Path, *, up: Sequence[str], rest: Callable[[], None], typed: str = _GRPCURL) -> None:
+        self._home, self._up, self._rest, self._typed = home, up, rest, typed
         self._cli = Cli(home / ".local" / "state" / "lanewarden")
         self._ids: dict[str, str] = {}
 
     @classmethod
     @contextlib.contextmanager
-    def at_home(cls, *, up: Sequence[str], rest: Callable[[], None]) -> Iterator[Self]:
+    def at_home(
+        cls,
+        *,
+        up: Sequence[str],
+        rest: Callable[[], None],
+        typed: str = _GRPCURL,
+        examples: Sequence[str] = ("agent.sh",),
+    ) -> Iterator[Self]:
         """A player whose services are gone when the block is left."""
         # Not tmp_path: the path of a socket has to be short.
         with tempfile.TemporaryDirectory(prefix="lw-") as directory, contextlib.ExitStack() as stack:
@@ -55,14 +65,14 @@ class Player:
             program = home / "bin" / "lanewarden"
             program.write_text(f'#!/bin/sh\nexec {sys.executable} -m lanewarden "$@"\n')
             program.chmod(0o755)
-            (home / "agent.sh").write_bytes((ROOT / "examples" / "agent.sh").read_bytes())
-            (home / "agent.sh").chmod(0o755)
+            for example in examples:
+                shutil.copy(ROOT / "examples" / example, home)
             path = f"{program.parent}:{Path(sys.executable).parent}:{os.environ['PATH']}"
             stack.enter_context(mock.patch.dict(os.environ, HOME=directory, PATH=path, PYTHONPATH=str(ROOT)))
             for name in ("LANEWARDEN_STATE_DIR", "XDG_STATE_HOME"):
                 os.environ.pop(name, None)
             stack.enter_context(contextlib.chdir(home))
-            player = cls(home, up=up, rest=rest)
+            player = cls(home, up=up, rest=rest, typed=typed)
             try:
                 yield player
             finally:
@@ -77,9 +87,8 @@ class Player:
         if wait := _WAIT.fullmatch(part):
             self._wait(*wait.groups())
         elif part.startswith("```console\n"):
-            pieces = _COMMAND.split(part.removeprefix("```console\n").removesuffix("```"))
-            shown = [self._step(*pair) for pair in zip(pieces[1::2], pieces[2::2], strict=True)]
-            return f"```console\n{''.join(shown)}```"
+            steps = commands(part.removeprefix("```console\n").removesuffix("```"))
+            return f"```console\n{''.join(self._step(*step) for step in steps)}```"
         return part
 
     def _step(self, command: str, shown_before: str) -> str:
@@ -96,14 +105,16 @@ class Player:
             os.environ.update(word.split("=", 1) for word in words)
             return ""
         if words == ["up"]:
-            return self._start()
+            return self.start()
         if program == "lanewarden" and "|" not in words:
             _, out, err = self._cli.run(*words)
             return out + err
-        done = subprocess.run(["sh", "-c", _GRPCURL + self._here(command)], capture_output=True, text=True, check=False)
+        typed = self._here(self._typed + command)
+        done = subprocess.run(["sh", "-c", typed], capture_output=True, text=True, check=False)
         return done.stdout + done.stderr
 
-    def _start(self) -> str:
+    def start(self) -> str:
+        """Start the pair; what it says then."""
         started = subprocess.Popen(self._up, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
         assert started.stderr is not None
         said = [started.stderr.readline()]
@@ -113,16 +124,26 @@ class Player:
 
     def _here(self, command: str) -> str:
         """The command at the ports of this pair."""
-        endpoints = (self._cli.state / "endpoints.json").read_text()
-        port = re.search(r'"supervisor": "127.0.0.1:(\d+)"', endpoints)
-        assert port is not None, endpoints
-        return command.replace("127.0.0.1:7811", f"127.0.0.1:{port[1]}")
+        endpoints = json.loads((self._cli.state / "endpoints.json").read_text())
+        for documented, service in (("127.0.0.1:7811", "supervisor"), ("127.0.0.1:7812", "runner")):
+            command = command.replace(documented, endpoints[service])
+        return command
 
     def _wait(self, how: str, command: str, word: str) -> None:
         deadline = time.monotonic() + SECONDS_MAX
         while word not in (shown := self._run(command)):
             assert time.monotonic() < deadline, f"`{command}` does not say {word}:\n{shown}"
             (self._rest if how == "until" else pause)()
+
+
+def commands(console: str) -> Iterator[tuple[str, str]]:
+    """Each command of a console and what stands below it. A command goes on where a quote is open, or after a backslash."""
+    for piece in re.split(r"^\$ ", console, flags=re.MULTILINE)[1:]:
+        lines = piece.splitlines(keepends=True)
+        typed = lines.pop(0)
+        while typed.endswith("\\\n") or typed.count("'") % 2:
+            typed += lines.pop(0)
+        yield typed.removesuffix("\n"), "".join(lines)
 
 
 def section(text: str) -> str:
