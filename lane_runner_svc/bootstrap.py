@@ -88,6 +88,7 @@ class Parts:
     hooks: Hooks
     writers: Writers
     loop_lag: LoopLag
+    roll_up: RollUp
     authenticator: WorkerAuthenticator
     handlers: Mapping[ServiceDescriptor, object]
     worker_handlers: object
@@ -156,12 +157,14 @@ async def build(
         fresh_uuid=fresh_uuid,
         storms=lambda: storms(ledger),
     )
+    roll_up = RollUp(store, ledger, emitters.ROLL_UP)
     return Parts(
         runner=runner,
         launcher=launcher,
         hooks=hooks,
         writers=writers,
         loop_lag=loop_lag,
+        roll_up=roll_up,
         authenticator=WorkerAuthenticator(runner),
         handlers={LANE_RUNNER: handlers, WRITE_TRACE: WriteTraceHandlers(store, ledger)},
         worker_handlers=WorkerHandlers(runner),
@@ -170,7 +173,7 @@ async def build(
             *(reporter.run, holder.run, carrier.run),
             lambda: run_timers(runner),
             lambda: prune_requests(runner),
-            RollUp(store, ledger, emitters.ROLL_UP).run,
+            roll_up.run,
         ),
         readings={**metrics.readings(runner, holder), **read_loop(loop_lag)},
     )
@@ -260,6 +263,7 @@ async def running(
             own_build=own_build,
             telemetry=telemetry,
         )
+        stack.push_async_callback(parts.roll_up.finish)
         for each in (parts.launcher, parts.hooks, parts.writers):
             stack.push_async_callback(each.close)
         observe(telemetry, store, ledger, parts.readings)

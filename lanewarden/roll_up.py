@@ -7,6 +7,7 @@ the next minute that is.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections import Counter
 from functools import partial
@@ -21,6 +22,7 @@ from lanewarden.store.anchor import CEILING_EMITTER
 log = logging.getLogger(__name__)
 
 EVERY_SECONDS: Final = 60.0
+FINISH_SECONDS: Final = 2.0
 WAITING_MAX: Final = STEPS
 """The minutes that wait while the store is full; beyond that the oldest are given up."""
 
@@ -42,9 +44,19 @@ class RollUp:
             await self._ledger.clock.sleep(EVERY_SECONDS)
             await self.store()
 
-    async def store(self) -> None:
-        """Store the minutes that are over."""
-        now_minute = self._take()
+    async def finish(self) -> None:
+        """Store the minute that is not over as well, once nothing else is written: one unit of work, or none. A store that
+        takes too long for it keeps nobody from stopping.
+        """
+        try:
+            async with asyncio.timeout(FINISH_SECONDS):
+                await self.store(ending=True)
+        except TimeoutError:
+            log.warning("the last minute of the ledger is not stored: the store is too slow")
+
+    async def store(self, *, ending: bool = False) -> None:
+        """Store the minutes that are over, and at the end the one that is not."""
+        now_minute = self._take(ending)
         if not self._waiting:
             return
         work = partial(minutes.put, minutes=self._waiting, now_minute=now_minute)
@@ -55,10 +67,10 @@ class RollUp:
             return
         self._waiting = {}
 
-    def _take(self) -> int:
-        """Take the minutes that are over from the ledger; the minute that it is."""
+    def _take(self, ending: bool) -> int:
+        """Take the minutes that are over from the ledger, or all of them; the minute that it is."""
         now_ms = self._ledger.clock.wall_ms()
-        for age_ms, counts in self._ledger.take_minutes():
+        for age_ms, counts in self._ledger.take_minutes(ending=ending):
             own = {key: rows for key, rows in counts.items() if key[2] in self._followers}
             self._own.update(own)
             if len(own) < len(counts):

@@ -71,6 +71,7 @@ class Parts:
     """A supervisor without a transport: what serves each service, and the loops that have to run beside."""
 
     supervisor: Supervisor
+    roll_up: RollUp
     handlers: Mapping[ServiceDescriptor, object]
     loops: tuple[Callable[[], Coroutine[Any, Any, None]], ...]
     readings: Mapping[str, Read]
@@ -119,8 +120,10 @@ async def build(
     supervise = Supervise(supervisor, actions, gather_seconds=config.incident_gather_seconds)
     filer = Filer(supervisor, tracker, actions) if tracker else None
     filing = (filer.run, filer.follow_runners) if filer else ()
+    roll_up = RollUp(store, ledger, emitters.ROLL_UP)
     return Parts(
         supervisor=supervisor,
+        roll_up=roll_up,
         handlers={
             SUPERVISOR: SupervisorHandlers(supervisor, carriage),
             OPERATOR: OperatorHandlers(supervisor, courier, forwarder),
@@ -132,7 +135,7 @@ async def build(
             carriage.settle,
             lambda: probe(supervisor, forwarder),
             lambda: prune(supervisor),
-            RollUp(store, ledger, emitters.ROLL_UP).run,
+            roll_up.run,
             supervise.run,
             *filing,
             *(partial(notify, supervisor, sink) for sink in sinks),
@@ -205,6 +208,7 @@ async def running(
             own_build=own_build,
             telemetry=telemetry,
         )
+        stack.push_async_callback(parts.roll_up.finish)
         supervisor = parts.supervisor
         observe(telemetry, store, ledger, parts.readings)
 

@@ -258,6 +258,32 @@ async def one_change_is_rolled_up_once() -> None:
         assert [row["rows"] for row in kept] == [2]
 
 
+async def a_stop_keeps_the_last_minute() -> None:
+    """What was written in the minute that is not over is stored once, as that minute; a start within it adds to it.
+    A stop after nothing was written writes nothing, nor does a second one.
+    """
+    writes = Writes()
+    with stored(writes.ledger) as store:
+        roll_up = RollUp(store, writes.ledger, ROLL_UP)
+        for seconds in (0, 1, 17, 45):  # in each of the windows
+            writes.clock.advance(seconds)
+            store.write_now(note, emitter=STORM, entity=TASK)
+        await roll_up.finish()
+        sql = "SELECT minute, rows FROM write_minutes WHERE emitter = ? ORDER BY minute"
+        kept = [tuple(row) for row in store.read(lambda c: c.query(sql, (STORM.name,)))]
+        minute = writes.clock.now_ms // 60_000
+        assert kept == [(minute - 1, 6), (minute, 2)]
+        written = writes.ledger.attributed_rows
+        await roll_up.finish()
+        await RollUp(store, WriteLedger(writes.clock), ROLL_UP).finish()
+        assert writes.ledger.attributed_rows == written
+        again = WriteLedger(writes.clock)
+        again.record("task", "t1", STORM.name, "", 5)
+        await RollUp(store, again, ROLL_UP).finish()
+        now = [tuple(row) for row in store.read(lambda c: c.query(sql, (STORM.name,)))]
+        assert now == [kept[0], (minute, 7)]
+
+
 def a_storm_is_that_of_its_attempt_and_without_progress() -> None:
     """What an earlier attempt was written to is not held against the next, nor is a storm in which there is progress."""
     told = Storm(emitter="x.y", rows_per_second=300, since_ms=10_000)

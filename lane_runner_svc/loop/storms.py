@@ -1,4 +1,4 @@
-"""What of the ledger's findings a supervisor is told with each renewal: storms over single tasks, unless people make them."""
+"""What of the ledger's findings a supervisor is told with each renewal: storms over a task that people do not make."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ from lanewarden.ledger.book import FindingBook, Motion
 from lanewarden.ledger.findings import Finding, FindingKind, Share, Thresholds
 from lanewarden.ledger.survey import WINDOW_SECONDS, Survey, Writer, shares
 from lanewarden.ledger.totals import Series
-from lanewarden.ledger.windows import STEP_MS, Key, Windows, busiest
+from lanewarden.ledger.windows import MINUTE_MS, STEP_MS, Key, Windows, busiest
 from lanewarden.records import replace
 
 log = logging.getLogger(__name__)
@@ -174,11 +174,14 @@ class WriteLedger:
             (each, now_ms - each.since_ms, None if each.ended_ms is None else now_ms - each.ended_ms) for each in found
         ]
 
-    def take_minutes(self) -> list[tuple[int, dict[Key, int]]]:
-        """The minutes that are over and were not taken before, oldest first, each with how long ago it began, in ms."""
+    def take_minutes(self, *, ending: bool = False) -> list[tuple[int, dict[Key, int]]]:
+        """The minutes that are over and were not taken before, oldest first, each with how long ago it began, in ms.
+        ``ending`` ends the one that is not over; after that nothing more is to be counted.
+        """
         now_ms = self._steady_ms()
+        until_ms = now_ms + MINUTE_MS if ending else now_ms
         with self._lock:
-            return [(now_ms - began_ms, counts) for began_ms, counts in self._windows.take_minutes(now_ms)]
+            return [(now_ms - began_ms, counts) for began_ms, counts in self._windows.take_minutes(until_ms)]
 
     def since_taken(self) -> Counter[Key]:
         """What was counted since the last minute that was taken."""

@@ -1,4 +1,4 @@
-"""The calls in deploy/README.md, "Debugging with grpcurl", are typed as they stand there, and what it shows is in the answers."""
+"""The calls in deploy/README.md, "Debugging with grpcurl", typed as they stand there; what it shows is in the answers."""
 
 from __future__ import annotations
 

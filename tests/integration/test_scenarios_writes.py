@@ -176,3 +176,25 @@ def test_a_window_that_is_none_is_refused(pair: Pair, window: dict[str, int]) ->
     with pytest.raises(Refusal) as found:
         next(runner.WatchWriteRates(trace_pb.WatchWriteRatesRequest(interval={"nanos": 1_000_000})))
     assert found.value.metadata["field"] == "interval"
+
+
+def test_what_was_written_just_before_a_stop_is_kept(tmp_path: Path) -> None:
+    """Both services, stopped within a minute of the first write, have stored who wrote; started again they tell."""
+    with Pair(tmp_path) as running:
+        task_id = running.submit("true")
+        running.wait_for_state(task_id, "SUCCEEDED")
+        eventually(lambda: seen(running, task_id), "the supervisor knows")
+        assert (running.runner.stop(), running.supervisor.stop()) == (0, 0)
+        running.supervisor.start()
+        running.runner.start()
+        wrote = ("supervisor.intake.report", "lane_runner.task.submit")
+        for ledger, emitter in zip(ledgers(running), wrote, strict=True):
+            request = trace_pb.GetWriteRatesRequest(entity_id=task_id, window={"seconds": 3_600})
+            found = eventually(lambda ledger=ledger, request=request: ledger.GetWriteRates(request), "it is up")
+            assert emitter in {rate.emitter for rate in found.rates}
+
+
+def seen(pair: Pair, task_id: str) -> bool:
+    """Whether the supervisor knows that the task has succeeded."""
+    asked = operator_pb.OperatorServiceGetTaskRequest(task_id=task_id)
+    return bool(pair.operator.GetTask(asked).task.state == task_pb2.TASK_STATE_SUCCEEDED)

@@ -118,6 +118,12 @@ def the_reserve_is_a_reason(patch: Patch) -> None:
     patch.setattr(roll_up.RollUp, "__init__", mutant)
 
 
+def a_stop_is_like_any_minute(patch: Patch) -> None:
+    """What is not over is lost."""
+    take = ledger.WriteLedger.take_minutes
+    patch.setattr(ledger.WriteLedger, "take_minutes", lambda self, **_: take(self))
+
+
 def any_storm_speaks_at_once(patch: Patch) -> None:
     """However long it lasts without progress."""
     patch.setattr(storms, "LASTS_MS_MIN", -1 << 62)
@@ -137,6 +143,7 @@ MUTANTS: list[tuple[Callable[[Patch], None], Callable[[], object]]] = [
     (units_are_about_one_thing, checks.a_unit_counts_what_it_turned_to),
     (a_roll_up_is_a_reason, checks.one_change_is_rolled_up_once),
     (the_reserve_is_a_reason, checks.one_change_is_rolled_up_once),
+    (a_stop_is_like_any_minute, checks.a_stop_keeps_the_last_minute),
     (any_storm_speaks_at_once, checks.a_storm_is_that_of_its_attempt_and_without_progress),
 ]
 
