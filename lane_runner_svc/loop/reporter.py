@@ -182,12 +182,19 @@ class Reporter:
     async def _reconcile(self, grant: pb.RegisterResponse, resumed: asyncio.Event) -> None:
         """Compare once it is settled what is sent anyway; after that there is nothing more to do under this grant."""
         await resumed.wait()
-        await reconcile(self._runner, self._supervisor, incarnation=self._incarnation, generation=grant.generation)
+        compare = partial(
+            reconcile,
+            self._runner,
+            self._supervisor,
+            incarnation=self._incarnation,
+            generation=grant.generation,
+        )
+        await self._until_answered(compare)
         await asyncio.Event().wait()
 
     async def _send_all(self, grant: pb.RegisterResponse, resumed: asyncio.Event) -> None:
         taken = grant.taken_sequence
-        await self._once_there_is_room(partial(self._resume_from, grant))
+        await self._until_answered(partial(self._resume_from, grant))
         resumed.set()
         with self._runner.hub.subscribe(OUTBOX) as news:
             while True:
@@ -195,27 +202,29 @@ class Reporter:
                 if not due:
                     await news.take()
                     continue
-                answered = await self._once_there_is_room(partial(self._send, due))
+                answered = await self._until_answered(partial(self._send, due))
                 if answered <= taken:
                     # The supervisor lacks something before these: register again and go on from what it has.
                     raise Refusal(Reason.LEASE_EXPIRED, f"the supervisor has taken {answered} of {due[-1].sequence}")
                 taken = answered
-                await self._once_there_is_room(partial(self._forget, taken))
+                await self._until_answered(partial(self._forget, taken))
                 if GATHER_MARKS_MIN <= len(due) < BATCH_MAX and taken >= due[-1].sequence:
                     # Few large reports cost less than many small ones, and what they cost is taken from those who call.
                     await self._runner.clock.sleep(GATHER_SECONDS)
 
-    async def _once_there_is_room(self, work: Callable[[], Awaitable[T]]) -> T:
-        """Try until neither store is full: that delays what is reported, and never a renewal."""
+    async def _until_answered(self, work: Callable[[], Awaitable[T]]) -> T:
+        """Try until neither store is full or busy: that delays what is reported, and never a renewal, which needs no store.
+        What is sent again is known by its sequence.
+        """
         failures = 0
         while True:
             try:
                 return await work()
             except Refusal as refusal:
-                if refusal.reason.code is not Code.RESOURCE_EXHAUSTED:
+                if refusal.reason.code is not Code.RESOURCE_EXHAUSTED and refusal.reason is not Reason.DEADLINE_PASSED:
                     raise
                 if failures == 0:
-                    log.warning("reports wait for room", extra={"reason": refusal.reason.name})
+                    log.warning("reports wait", extra={"reason": refusal.reason.name})
             failures += 1
             await self._runner.clock.sleep(self._pause_seconds(failures))
 

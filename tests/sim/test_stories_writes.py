@@ -1,25 +1,30 @@
-"""What is written while nothing happens (W02), by both services on virtual time."""
+"""What is written while nothing happens (W02), what is lost while nothing can be (W05): both services on virtual time."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import Any
+from unittest import mock
 
 import pytest
 
 import supervisor_svc.emitters
 from lane_runner_svc.core.states import State
+from lane_runner_svc.loop.reporter import Reporter
 from lane_runner_svc.work import tasks as task_work
 from lanewarden.auth import Identity, Role
 from lanewarden.client import Stub
 from lanewarden.store import UnitOfWork
 from lanewarden.v1 import worker_service_pb2, write_trace_service_pb2
+from supervisor_svc.core.leases import LeaseState
 from supervisor_svc.rpc.leases import LeaseHandlers
 from supervisor_svc.rpc.supervisor import SupervisorHandlers
+from tests.sim.lease_stage import LeaseStage
 from tests.sim.sim_stage import Death, SimStage
 from tests.sim.stories import play
 from tests.sim.virtual import VirtualLoop
@@ -30,6 +35,7 @@ HOUR = 3600.0
 HELD, SESSIONS, RUNNING = 5, 3, 2
 READS = ("ListTasks", "ListEscalations", "ListRunners", "ListAudit", "ListIncidents")
 LOOK_SECONDS = 20.0
+HELD_SECONDS = 20.0
 REMINDER_HOURS = 4
 REMINDING = {"lane_runner.hold.timer", "lane_runner.outbox.report", "supervisor.intake.report", "supervisor.notify"}
 """Who has to write when people are reminded; and then the minutes are summed up."""
@@ -204,3 +210,57 @@ def test_w02_a_heartbeat_that_writes_is_found(
     mutant(monkeypatch)
     with pytest.raises(AssertionError, match="nothing has happened"):
         play(a_minute, directory, make=IdleStage)
+
+
+@contextmanager
+def store_of_the_supervisor_held() -> Iterator[None]:
+    """Until the block is left whatever a runner tells waits to be stored, as does its registration; reads go on."""
+    free = asyncio.Event()
+
+    def waits(method: Callable[..., Any]) -> Callable[..., Any]:
+        async def call(*given: Any) -> Any:
+            await free.wait()
+            return await method(*given)
+
+        return call
+
+    told = {name: waits(getattr(SupervisorHandlers, name)) for name in ("Register", "Escalate", "Report")}
+    with mock.patch.multiple(SupervisorHandlers, **told):
+        try:
+            yield
+        finally:
+            free.set()
+
+
+async def a_store_is_held(stage: LeaseStage) -> AsyncIterator[str]:
+    first = await stage.submit("first", asks_and_leaves)
+    await stage.open_holds(first)
+    await stage.supervised("alpha")
+    lease, right = stage.row("alpha").generation, stage.right("alpha")
+    yield "asked"
+    with store_of_the_supervisor_held():
+        second = await stage.submit_at_runner("second", asks_and_leaves)
+        await stage.throughout(HELD_SECONDS, lambda: stage.lease("alpha") is LeaseState.LIVE, "the runner is live")
+    await stage.open_holds(second)
+    assert (stage.row("alpha").generation, stage.right("alpha")) == (lease, right)
+    ((asked,),) = stage.rows("supervisor", "SELECT count(*) FROM escalations WHERE task_id = ?", second)
+    assert asked == 1
+    yield "told"
+
+
+def test_w05_a_supervisor_whose_store_is_held_loses_no_lease_and_no_question(directory: Path) -> None:
+    """For 20 s nothing that the runner tells is answered: it renews all the while, and then tells it once."""
+    play(a_store_is_held, directory, make=LeaseStage)
+
+
+def test_w05_a_runner_that_registers_anew_instead_of_waiting_is_found(
+    directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A report that is not answered in time is no reason to give the lease up."""
+
+    async def once(_: Reporter, work: Callable[[], Awaitable[Any]]) -> Any:
+        return await work()
+
+    monkeypatch.setattr(Reporter, "_until_answered", once)
+    with pytest.raises(AssertionError, match="the runner is live"):
+        play(a_store_is_held, directory, make=LeaseStage)
