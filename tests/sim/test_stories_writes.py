@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -20,11 +21,14 @@ from lane_runner_svc.work import tasks as task_work
 from lanewarden.auth import Identity, Role
 from lanewarden.client import Stub
 from lanewarden.store import UnitOfWork
+from lanewarden.v1 import lane_runner_service_pb2 as runner_pb
+from lanewarden.v1 import operator_service_pb2 as operator_pb
 from lanewarden.v1 import worker_service_pb2, write_trace_service_pb2
 from supervisor_svc.core.leases import LeaseState
 from supervisor_svc.rpc.leases import LeaseHandlers
 from supervisor_svc.rpc.supervisor import SupervisorHandlers
 from tests.sim.lease_stage import LeaseStage
+from tests.sim.nodes import Node
 from tests.sim.sim_stage import Death, SimStage
 from tests.sim.stories import play
 from tests.sim.virtual import VirtualLoop
@@ -36,6 +40,7 @@ HELD, SESSIONS, RUNNING = 5, 3, 2
 READS = ("ListTasks", "ListEscalations", "ListRunners", "ListAudit", "ListIncidents")
 LOOK_SECONDS = 20.0
 HELD_SECONDS = 20.0
+REACTIONS_MAX = 3
 REMINDER_HOURS = 4
 REMINDING = {"lane_runner.hold.timer", "lane_runner.outbox.report", "supervisor.intake.report", "supervisor.notify"}
 """Who has to write when people are reminded; and then the minutes are summed up."""
@@ -264,3 +269,49 @@ def test_w05_a_runner_that_registers_anew_instead_of_waiting_is_found(
     monkeypatch.setattr(Reporter, "_until_answered", once)
     with pytest.raises(AssertionError, match="the runner is live"):
         play(a_store_is_held, directory, make=LeaseStage)
+
+
+async def one_change_is_watched(stage: SimStage) -> AsyncIterator[str]:
+    task_id = await stage.submit("asker", asks_and_leaves, reminder={"seconds": 4 * 3600})
+    await stage.state(task_id, State.HELD)
+    heard: Counter[str] = Counter()
+
+    async def watch(name: str, stream: AsyncIterator[Any]) -> None:
+        async for _ in stream:
+            heard[name] += 1
+
+    viewer = Identity(name="eve", role=Role.VIEWER)
+    for runner in (True, False):
+        stub = stage.stub(runner=runner, caller=viewer)
+        asked = runner_pb.WatchTasksRequest() if runner else operator_pb.OperatorServiceWatchTasksRequest()
+        stage.beside(watch("runner" if runner else "supervisor", stub.WatchTasks(asked)))
+    inbox = stage.stub(runner=False, caller=viewer).WatchInbox(operator_pb.WatchInboxRequest())
+    stage.beside(watch("inbox", inbox))
+    await stage.sleep(180)
+    shown, changes = heard.copy(), {name: changed(node) for name, node in stage.nodes.items()}
+    await stage.sleep(HOUR)
+    assert heard == shown, "nothing has happened"
+    assert {name: changed(node) for name, node in stage.nodes.items()} == changes
+    yield "watched"
+    await stage.ask("PauseTask", task_id=task_id)
+    await stage.sleep(180)
+    reacted = heard - shown
+    assert set(reacted) >= {"runner", "supervisor"}, "everybody who watches tasks has heard of it"
+    assert max(reacted.values()) <= REACTIONS_MAX
+    await stage.sleep(6 * HOUR - 400)
+    told = heard - shown - reacted
+    assert sum(told.values()) <= REACTIONS_MAX, "of the reminder, and of nothing else"
+    yield "changed once"
+
+
+def changed(node: Node) -> int:
+    """Rows that a service has changed since its start, by SQLite's own count."""
+    assert node.store is not None
+    return node.store._connection.total_changes
+
+
+def test_w06_whoever_watches_hears_of_one_change_once(directory: Path) -> None:
+    """Streams of tasks of both services and of the inbox are open for hours: nothing is said while nothing happens, a pause
+    is told and leads to nothing more, and neither service writes because of what it has written.
+    """
+    play(one_change_is_watched, directory)
