@@ -1,6 +1,6 @@
 """A look at files, beside the event loop: a directory may be slow, or hang for ever.
 
-What Lanewarden itself writes is not looked at, wherever the pattern leads: a reading is stored, and would be another one then.
+What Lanewarden itself writes is not looked at, wherever the pattern leads: a reading is stored, and would be another then.
 """
 
 from __future__ import annotations
