@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 
 from lanewarden.auth import Role
-from lanewarden.client_sync import connect
+from lanewarden.client_sync import SyncConnection, connect
 from lanewarden.errors import Reason, Refusal
 from lanewarden.v1 import escalation_pb2, task_pb2
 from lanewarden.v1 import operator_service_pb2 as operator_pb
 from lanewarden.v1 import worker_service_pb2 as worker_pb
 from lanewarden.v1 import write_trace_service_pb2 as trace_pb
-from tests.integration.pair import DEADLINE_SECONDS, Pair, eventually
+from tests.integration.pair import DEADLINE_SECONDS, OPERATOR, Pair, eventually
 from tests.integration.puppet import WORKER, Attempt, Puppet, fresh
 
 TRACE = trace_pb.DESCRIPTOR.services_by_name["WriteTraceService"]
@@ -46,10 +46,9 @@ def ledgers(pair: Pair) -> tuple[Any, Any]:
 
 
 class Storm:
-    """A planted component of a worker that asks the same again and again, without a pause."""
+    """A planted component that does the same again and again, without a pause, until it is over."""
 
-    def __init__(self, attempt: Attempt) -> None:
-        self._target, self._token = f"unix:{attempt.socket}", attempt.token
+    def __init__(self) -> None:
         self._over = threading.Event()
         self.throttled: Refusal | None = None
         self.began = time.monotonic()
@@ -65,15 +64,49 @@ class Storm:
             thread.join(DEADLINE_SECONDS)
 
     def _rage(self) -> None:
-        with connect(
-            self._target, token=self._token, unreachable=Reason.RUNNER_UNREACHABLE, emitter=PLANTED
-        ) as connection:
-            stub = connection.stub(WORKER)
+        with self._connect() as connection:
             while not self._over.is_set():
                 try:
-                    stub.NextDirective(worker_pb.NextDirectiveRequest(request_id=fresh(), usage=USAGE))
+                    self._once(connection)
                 except Refusal as refusal:
                     self.throttled = refusal
+
+    def _connect(self) -> SyncConnection:
+        raise NotImplementedError
+
+    def _once(self, connection: SyncConnection) -> None:
+        raise NotImplementedError
+
+
+class WorkerStorm(Storm):
+    """Of a worker, that asks what to do and never does it."""
+
+    def __init__(self, attempt: Attempt) -> None:
+        super().__init__()
+        self._attempt = attempt
+
+    def _connect(self) -> SyncConnection:
+        target, token = f"unix:{self._attempt.socket}", self._attempt.token
+        return connect(target, token=token, unreachable=Reason.RUNNER_UNREACHABLE, emitter=PLANTED)
+
+    def _once(self, connection: SyncConnection) -> None:
+        connection.stub(WORKER).NextDirective(worker_pb.NextDirectiveRequest(request_id=fresh(), usage=USAGE))
+
+
+class BotStorm(Storm):
+    """Of a bot, that sends a task the same input."""
+
+    def __init__(self, pair: Pair, task_id: str) -> None:
+        super().__init__()
+        self._pair, self._task_id = pair, task_id
+
+    def _connect(self) -> SyncConnection:
+        target, token = f"127.0.0.1:{self._pair.supervisor_port}", self._pair.credentials.tokens[Role.OPERATOR]
+        return connect(target, token=token, unreachable=Reason.SUPERVISOR_UNREACHABLE, emitter=PLANTED)
+
+    def _once(self, connection: SyncConnection) -> None:
+        request = operator_pb.OperatorServiceSendInputRequest(request_id=fresh(), task_id=self._task_id, text="again")
+        connection.stub(OPERATOR).SendInput(request)
 
 
 def test_w01_s09_w04_a_storm_is_found_held_against_its_task_and_throttled(pair: Pair, tmp_path: Path) -> None:
@@ -86,7 +119,7 @@ def test_w01_s09_w04_a_storm_is_found_held_against_its_task_and_throttled(pair: 
         # While a person has paused it, nobody relaunches it: the verdict can be read at leisure.
         pair.operator.PauseTask(operator_pb.OperatorServicePauseTaskRequest(request_id=fresh(), task_id=puppet.task_id))
         assert attempt.worker.progress(1) == 1
-        storm = Storm(attempt)
+        storm = WorkerStorm(attempt)
         with storm.raging():
             found = eventually(lambda: findings(runner, puppet.task_id), "the storm is found", FOUND_SECONDS_MAX)
             assert time.monotonic() - storm.began <= FOUND_SECONDS_MAX
@@ -119,6 +152,37 @@ def test_w01_s09_w04_a_storm_is_found_held_against_its_task_and_throttled(pair: 
         assert findings(supervisor, puppet.task_id) is None, "its own writes are none"
     for ledger in (supervisor, runner):
         assert ledger.GetWriteRates(trace_pb.GetWriteRatesRequest()).unattributed_rows == 0
+
+
+def test_w01_s09_a_bot_in_a_loop_is_found_at_both_services_and_blames_no_worker(pair: Pair, tmp_path: Path) -> None:
+    """Each names the task, its own emitter and for whom it wrote; the runner refuses beyond its ceiling. The worker, which
+    has a sensor and makes no progress, is not held to be churning for what it is sent.
+    """
+    found: list[trace_pb.Finding | None] = [None, None]
+    with Puppet(pair, tmp_path / "worker") as puppet:
+        assert puppet.attempt(1).worker.progress(1) == 1
+        storm = BotStorm(pair, puppet.task_id)
+        with storm.raging():
+            for n, ledger in enumerate(ledgers(pair)):
+                found[n] = eventually(
+                    lambda ledger=ledger: findings(ledger, puppet.task_id), "the storm is found", FOUND_SECONDS_MAX
+                )
+            assert time.monotonic() - storm.began <= FOUND_SECONDS_MAX
+            assert [(each.emitters[0].emitter, each.emitters[0].origin) for each in found if each] == [
+                ("supervisor.command.forward", PLANTED),
+                ("lane_runner.message.input", "supervisor.command.forward"),
+            ]
+            refusal = eventually(lambda: storm.throttled, "the bot is throttled")
+            assert (refusal.reason, refusal.metadata["emitter"]) == (
+                Reason.WRITE_THROTTLED,
+                "lane_runner.message.input",
+            )
+            renewed = pair.operator.ListRunners(operator_pb.ListRunnersRequest()).runners[0].last_seen
+            eventually(
+                lambda: pair.operator.ListRunners(operator_pb.ListRunnersRequest()).runners[0].last_seen != renewed,
+                "the runner has told what it finds",
+            )
+            assert churning(pair, puppet.task_id) is None
 
 
 def findings(ledger: Any, task_id: str) -> trace_pb.Finding | None:
