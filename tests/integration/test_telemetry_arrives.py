@@ -139,12 +139,12 @@ def _is_gone(pair: Pair, directory: Path) -> None:
 
 
 def _storms(pair: Pair, directory: Path) -> None:
-    """A worker repeats itself until it is throttled."""
+    """A worker asks the same again and again until it is throttled."""
 
     def throttled() -> bool:
-        request = worker_pb.ReportProgressRequest(request_id=fresh(), sequence=1, note=SECRET)
+        usage = worker_pb.ContextUsage(tokens=1_000, window=200_000)
         try:
-            attempt.stub.ReportProgress(request)
+            attempt.stub.NextDirective(worker_pb.NextDirectiveRequest(request_id=fresh(), usage=usage))
         except Refusal as refusal:
             return refusal.reason is Reason.WRITE_THROTTLED
         return False
