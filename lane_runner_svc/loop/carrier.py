@@ -103,11 +103,8 @@ class Carrier:
 
 
 def _about(command: pb.Command) -> dict[str, Value]:
-    steer = command.steer
-    return {
-        "task.id": steer.task_id,
-        "escalation.id": steer.ruling.escalation_id or command.acknowledge.escalation_id,
-    }
+    escalation_id = command.steer.ruling.escalation_id or command.acknowledge.escalation_id
+    return {"escalation.id": escalation_id} if escalation_id else {"task.id": command.steer.task_id}
 
 
 def _refusal(refusal: Refusal) -> pb.CommandRefusal:

@@ -20,7 +20,7 @@ def retry(session: Session, task_id: str) -> Task:
     Raises:
         Refusal: TASK_UNKNOWN; TASK_TERMINAL or TASK_SETTLED unless it FAILED.
     """
-    return _relive(session, task_id, lives.retry)
+    return _relive(session, task_id, lives.retry, cause="Retry")
 
 
 def reopen(session: Session, task_id: str) -> Task:
@@ -38,13 +38,14 @@ def reopen(session: Session, task_id: str) -> Task:
         )
     messages.unpark(session.uow, task_id)
     rests = not messages.waiting_inputs(session.uow, task_id).count
-    return _relive(session, task_id, lambda task: lives.reopen(task, rests=rests and task.kind is Kind.SESSION))
+    life = lambda task: lives.reopen(task, rests=rests and task.kind is Kind.SESSION)  # noqa: E731
+    return _relive(session, task_id, life, cause="Reopen")
 
 
-def _relive(session: Session, task_id: str, life: Callable[[Task], Task]) -> Task:
+def _relive(session: Session, task_id: str, life: Callable[[Task], Task], *, cause: str) -> Task:
     task = tasks.load(session.uow, task_id)
     try:
-        again = session.save(task, as_supervised(session, life(task)), cause="Retry or reopen")
+        again = session.save(task, as_supervised(session, life(task)), cause=cause)
     except IllegalTransitionError as error:
         raise illegal(task, error) from None
     if task.terminal:

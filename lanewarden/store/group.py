@@ -171,7 +171,7 @@ class GroupCommit:
         key = unit.key(unit.entity)
         self.ledger.turn(key)
         connection.execute("SAVEPOINT unit")
-        work = UnitOfWork(connection, unit.traceparent)
+        work = UnitOfWork(connection, unit.traceparent, listened=self._witness is not None)
         unit.begun_ns = self._now_ns()
         try:
             unit.result = unit.work(work)
@@ -181,7 +181,7 @@ class GroupCommit:
         finally:
             work.end()
             unit.ended_ns = self._now_ns()
-            unit.told = work.told
+            unit.told = work.told or ()
             after = connection.total_changes
             unit.rows = (after - before) % _CHANGES_MODULUS
             unit.moves = work.moves

@@ -22,7 +22,7 @@ def _controls_transaction(sql: str) -> bool:
     return sql.lstrip().lower().startswith(_TRANSACTION_WORDS)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Told:
     """What a unit of work has told telemetry, once it is durable: see :meth:`UnitOfWork.tell`."""
 
@@ -72,15 +72,16 @@ class UnitOfWork(Connection):
     schema, since they fail at the commit that all share.
 
     ``traceparent`` is the trace that it is part of, empty if there is none: what is stored with it can be continued later.
+    What it tells is kept only where somebody listens.
     """
 
     __slots__ = ("callbacks", "moves", "told", "traceparent", "turns")
 
-    def __init__(self, raw: RawConnection, traceparent: str = "") -> None:
+    def __init__(self, raw: RawConnection, traceparent: str = "", *, listened: bool = False) -> None:
         super().__init__(raw)
         self.traceparent = traceparent
         self.callbacks: list[Callable[[], None]] = []
-        self.told: list[Told] = []
+        self.told: list[Told] | None = [] if listened else None
         self.turns: list[tuple[int, Entity]] = []
         self.moves: list[tuple[str, str, bool]] = []
 
@@ -111,7 +112,8 @@ class UnitOfWork(Connection):
 
         The span is part of the unit's, or of the trace that it ``continues``, and then linked with the unit's.
         """
-        self.told.append(Told(name, time.time_ns(), attributes or {}, about or {}, continues, counted))
+        if self.told is not None:
+            self.told.append(Told(name, time.time_ns(), attributes or {}, about or {}, continues, counted))
 
     def after_commit(self, callback: Callable[[], None]) -> None:
         """Have ``callback`` called once the unit is on disk, before its caller goes on; or never."""

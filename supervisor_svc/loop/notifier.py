@@ -59,7 +59,7 @@ def _due(supervisor: Supervisor, sink: Sink) -> list[Notification]:
 async def _try(supervisor: Supervisor, sink: Sink, notification: Notification) -> bool:
     """Send one notification and record what came of it."""
     about: dict[str, Value] = {
-        "sink": sink.name.partition(":")[0],
+        "sink": sink.name,
         "escalation.id": notification.escalation_id,
         "notification.kind": notification.kind,
         "tries": notification.tries,
