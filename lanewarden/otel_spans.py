@@ -112,8 +112,9 @@ def _encode(span: KeptSpan, into: trace_pb2.Span, limits: SpanLimits) -> None:
             holder.double_value = value
     links = span.links if limits.max_links is None else span.links[: limits.max_links]
     for link in links:
-        into.links.add(trace_id=bytes.fromhex(link[3:35]), span_id=bytes.fromhex(link[36:52]))
+        into.links.add(trace_id=bytes.fromhex(link[3:35]), span_id=bytes.fromhex(link[36:52]), flags=_HAS_IS_REMOTE)
     into.dropped_links_count = len(span.links) - len(links)
+    into.status.SetInParent()
     if span.error:
         into.status.code = trace_pb2.Status.STATUS_CODE_ERROR
         into.status.message = span.error
