@@ -18,7 +18,7 @@ from lanewarden import span_names
 from lanewarden.errors import Reason, Refusal
 from lanewarden.hub import Topic
 from lanewarden.store import Entity
-from lanewarden.telemetry import TRACEPARENT, Value
+from lanewarden.telemetry import Value
 from lanewarden.v1 import task_pb2
 from supervisor_svc import emitters
 from supervisor_svc.core.arms import Action, choose
@@ -202,7 +202,6 @@ class Supervise:
             claimed_wall_ms=incident.claimed_at.ToMilliseconds(),
             due_ms=0,
             leader_key=incident.key,
-            traceparent=TRACEPARENT.get(),
         )
         await self._supervisor.do(
             lambda session: filing.claimed(session, claim, gather_ms=self._gather_ms),

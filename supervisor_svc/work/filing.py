@@ -30,6 +30,7 @@ def claimed(session: Session, claim: Filing, *, gather_ms: int) -> Filing:
             claim = replace(claim, leader_key=leader.key, due_ms=leader.due_ms)
         else:
             claim = replace(claim, leader_key=claim.key, due_ms=session.steady_ms + gather_ms)
+    claim = replace(claim, traceparent=session.uow.traceparent)
     filings.put(session.uow, claim, was=known.stage if known else None)
     session.touch(FILINGS)
     return claim

@@ -15,6 +15,7 @@ import pytest
 from lanewarden.errors import Reason, Refusal, refuse
 from lanewarden.ledger import WriteLedger
 from lanewarden.store import Failpoints, SimulatedCrash, Store
+from lanewarden.telemetry import current_trace_id, within
 from supervisor_svc import emitters
 from supervisor_svc.bootstrap import build
 from supervisor_svc.config import SupervisorConfig
@@ -78,6 +79,7 @@ class FakeTracker:
         self.clock = clock
         self.items: list[tuple[int, Report]] = []
         self.creates: list[int] = []
+        self.traces: list[str] = []
         self.visible_after_ms = 0
         self.on_find: Callable[[], None] = lambda: None
         self.before_create: Callable[[], None] = lambda: None
@@ -92,6 +94,7 @@ class FakeTracker:
         return None
 
     async def create(self, report: Report) -> Filed:
+        self.traces.append(current_trace_id())
         self.creates.append(self.clock.now_ms)
         self.before_create()
         self.items.append((self.clock.now_ms, report))
@@ -423,3 +426,20 @@ def test_a_cause_is_the_kind_and_the_words() -> None:
     assert cause_of("stale", "left") != cause_of("stale", "right")
     assert cause_of("stale", "left") != cause_of("exited", "left")
     assert replace(claim("t1"), tries=1).cause == claim("t2").cause
+
+
+@pytest.mark.parametrize("forgotten", [False, True], ids=["kept", "mutant"])
+async def test_an_incident_is_filed_in_the_trace_of_its_claim(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, forgotten: bool
+) -> None:
+    """Whenever it is filed; a supervisor that stores a claim without its trace is found out."""
+    if forgotten:
+        put = filings.put
+        monkeypatch.setattr(filings, "put", lambda uow, filing, **was: put(uow, replace(filing, traceparent=""), **was))
+    async with bench(tmp_path) as b:
+        with within(f"00-{'1' * 32}-{'b' * 16}-01"):
+            await b.claim("t1")
+        with within(""):
+            async with b.filing():
+                await b.until_recorded("t1")
+    assert (b.tracker.traces == ["1" * 32]) is not forgotten

@@ -16,6 +16,7 @@ import pytest
 
 from lanewarden.ledger import WriteLedger
 from lanewarden.store import Failpoints, IntegrityError, SimulatedCrash, Store
+from lanewarden.telemetry import current_trace_id, within
 from lanewarden.v1 import escalation_pb2
 from supervisor_svc import emitters
 from supervisor_svc.bootstrap import Parts, build
@@ -59,9 +60,11 @@ class FakeSink:
         self.keys: list[str] = []
         self.answer: Callable[[Notification], str] = lambda notification: ""
         self.news = asyncio.Event()
+        self.traces: list[str] = []
 
     async def send(self, notification: Notification) -> None:
         self.keys.append(notification.key)
+        self.traces.append(current_trace_id())
         self.news.set()
         if cause := self.answer(notification):
             raise SinkFailed(cause)
@@ -383,3 +386,22 @@ async def test_the_schema_keeps_keys_apart_and_states_whole(tmp_path: Path) -> N
         for number, fields in enumerate(bad):
             with refused_by_schema():
                 await insert(replace(row, **{"key": f"k{number}", **fields}))
+
+
+@pytest.mark.parametrize("forgotten", [False, True], ids=["kept", "mutant"])
+async def test_people_are_told_in_the_trace_of_the_change(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, forgotten: bool
+) -> None:
+    """Whenever they are told; a supervisor that stores a notification without its trace is found out."""
+    if forgotten:
+        insert = notifications.insert
+        monkeypatch.setattr(notifications, "insert", lambda uow, told: insert(uow, replace(told, traceparent="")))
+    sink = FakeSink()
+    async with bench(tmp_path, sink) as b:
+        for number in (1, 2):
+            with within(f"00-{str(number) * 32}-{'b' * 16}-01"):
+                await b.take(hold(f"e{number}"), first=number)
+        with within(""):
+            async with b.notifying(sink):
+                await sink.until(2)
+    assert (sink.traces == ["1" * 32, "2" * 32]) is not forgotten
