@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Final
 
-from lanewarden.otel_variables import VARIABLES
-from lanewarden.span_attributes import SPAN_ATTRIBUTES
-from lanewarden.span_names import SPANS
-from lanewarden.telemetry_names import METRICS, Attribute, Metric, On, prometheus_label
+from lanewarden.telemetry.metric_names import METRICS, Attribute, Metric, On, prometheus_label
+from lanewarden.telemetry.span_attributes import SPAN_ATTRIBUTES
+from lanewarden.telemetry.span_names import SPANS
+from lanewarden.telemetry.variables import VARIABLES
 
 README: Final = Path(__file__).with_name("README.md")
 COMMAND: Final = "python deploy/reference.py"

@@ -12,10 +12,11 @@ from collections.abc import Sequence
 from lane_runner_svc.bootstrap import running
 from lane_runner_svc.config import RunnerConfig, worker_environment
 from lane_runner_svc.process import Spawner
-from lanewarden import config, logs, otel_variables, telemetry
+from lanewarden import config, logs, telemetry
 from lanewarden.auth import CredentialsInvalid
 from lanewarden.server import ListenError
 from lanewarden.store import StateDirectory, StateDirectoryBusy, StoreUnusable
+from lanewarden.telemetry import variables as otel_variables
 from lanewarden.tls import Tls
 
 log = logging.getLogger("lane_runner_svc")

@@ -45,7 +45,6 @@ from lanewarden.errors import Reason
 from lanewarden.hub import Hub
 from lanewarden.ledger import WriteLedger
 from lanewarden.loop_lag import LoopLag
-from lanewarden.metrics import observe, read_loop
 from lanewarden.readiness import loop_keeps_up, store_works, watch_readiness
 from lanewarden.roll_up import RollUp
 from lanewarden.server import Limits, Server
@@ -53,6 +52,7 @@ from lanewarden.store import StateDirectory, Store
 from lanewarden.store.anchor import restore_clock
 from lanewarden.telemetry import OFF as OFF_TELEMETRY
 from lanewarden.telemetry import Read, Telemetry
+from lanewarden.telemetry.metrics import observe, read_loop
 from lanewarden.tls import OFF, Tls
 from lanewarden.v1 import (
     lane_runner_service_pb2,

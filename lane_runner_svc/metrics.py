@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping
 from lane_runner_svc.holder import Holder
 from lane_runner_svc.runner import Runner
 from lane_runner_svc.store import gauges
-from lanewarden import telemetry_names as names
-from lanewarden.metrics import states
 from lanewarden.telemetry import Read
+from lanewarden.telemetry import metric_names as names
+from lanewarden.telemetry.metrics import states
 
 
 def readings(runner: Runner, holder: Holder) -> Mapping[str, Read]:

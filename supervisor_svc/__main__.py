@@ -9,10 +9,11 @@ import signal
 import sys
 from collections.abc import Callable, Sequence
 
-from lanewarden import config, logs, otel_variables, telemetry
+from lanewarden import config, logs, telemetry
 from lanewarden.auth import CredentialsInvalid
 from lanewarden.server import ListenError
 from lanewarden.store import StateDirectory, StateDirectoryBusy, StoreUnusable
+from lanewarden.telemetry import variables as otel_variables
 from lanewarden.tls import Tls
 from supervisor_svc.bootstrap import running
 from supervisor_svc.config import SupervisorConfig

@@ -21,7 +21,6 @@ from lanewarden.client import Stub
 from lanewarden.clock import Clock, SystemClock
 from lanewarden.hub import Hub
 from lanewarden.ledger import WriteLedger
-from lanewarden.metrics import observe, read_loop
 from lanewarden.readiness import Advances, loop_keeps_up, store_works, watch_readiness
 from lanewarden.roll_up import RollUp
 from lanewarden.server import Server
@@ -29,6 +28,7 @@ from lanewarden.store import StateDirectory, Store
 from lanewarden.store.anchor import restore_clock
 from lanewarden.telemetry import OFF as OFF_TELEMETRY
 from lanewarden.telemetry import Read, Telemetry
+from lanewarden.telemetry.metrics import observe, read_loop
 from lanewarden.tls import OFF, Tls
 from lanewarden.v1 import operator_service_pb2, supervisor_service_pb2, write_trace_service_pb2
 from lanewarden.write_trace import WriteTraceHandlers

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from lanewarden import telemetry_names as names
-from lanewarden.metrics import states
 from lanewarden.telemetry import Read
+from lanewarden.telemetry import metric_names as names
+from lanewarden.telemetry.metrics import states
 from supervisor_svc.loop.filer import Filer
 from supervisor_svc.store import gauges
 from supervisor_svc.supervisor import Supervisor

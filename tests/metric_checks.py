@@ -13,15 +13,15 @@ import pytest
 
 from lane_runner_svc.store import gauges as runner_gauges
 from lane_runner_svc.store.schema import MIGRATIONS as RUNNER_MIGRATIONS
-from lanewarden import telemetry_names as names
 from lanewarden.clock import SystemClock
 from lanewarden.config import ConfigInvalid
-from lanewarden.durations import SERIES_MAX, Durations
 from lanewarden.ledger import WriteLedger
-from lanewarden.otel_metrics import OtelMetrics
-from lanewarden.otel_variables import load
 from lanewarden.store import Connection, Store
 from lanewarden.telemetry import TelemetrySettings, configure
+from lanewarden.telemetry import metric_names as names
+from lanewarden.telemetry.durations import SERIES_MAX, Durations
+from lanewarden.telemetry.otel_metrics import OtelMetrics
+from lanewarden.telemetry.variables import load
 from supervisor_svc.core.leases import Lease, LeaseState, Timing
 from supervisor_svc.store import gauges as supervisor_gauges
 from supervisor_svc.store.schema import MIGRATIONS as SUPERVISOR_MIGRATIONS
@@ -117,7 +117,7 @@ def what_cannot_be_read_costs_nothing_else() -> None:
     lines: list[str] = []
     handler = logging.Handler()
     handler.emit = lambda record: lines.append(record.getMessage())  # type: ignore[method-assign]
-    log = logging.getLogger("lanewarden.otel_metrics")
+    log = logging.getLogger("lanewarden.telemetry.otel_metrics")
     log.addHandler(handler)
     try:
         with sending() as (telemetry, receiver):

@@ -8,10 +8,10 @@ from collections.abc import Iterable
 from typing import Final
 
 from lane_runner_svc.rpc.commands import CommandHandlers
-from lanewarden import rules, span_names
+from lanewarden import rules
 from lanewarden.errors import Reason, Refusal, refuse
 from lanewarden.server import Call, Identity, Role
-from lanewarden.telemetry import OFF, TRACEPARENT, Telemetry, Value, valid_traceparent
+from lanewarden.telemetry import OFF, TRACEPARENT, Telemetry, Value, span_names, valid_traceparent
 from lanewarden.v1 import lane_runner_service_pb2 as runner_pb
 from lanewarden.v1 import supervisor_service_pb2 as pb
 

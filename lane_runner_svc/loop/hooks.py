@@ -15,8 +15,8 @@ from lane_runner_svc.store import tasks
 from lane_runner_svc.work import hooks
 from lane_runner_svc.work.hooks import HookRun
 from lane_runner_svc.work.session import HOOKS, AttemptRef
-from lanewarden import span_names
 from lanewarden.errors import Refusal
+from lanewarden.telemetry import span_names
 from lanewarden.v1.task_pb2 import TaskSpec
 from lanewarden.waiting import take_within
 

@@ -22,10 +22,9 @@ from lane_runner_svc.store import tasks
 from lane_runner_svc.work import attempts
 from lane_runner_svc.work.attempts import Claim, Launch
 from lane_runner_svc.work.session import QUEUE, AttemptRef
-from lanewarden import span_names
 from lanewarden.errors import Refusal
 from lanewarden.store import Connection
-from lanewarden.telemetry import Span, Value
+from lanewarden.telemetry import Span, Value, span_names
 from lanewarden.v1.task_pb2 import TaskSpec
 from lanewarden.waiting import take_within
 

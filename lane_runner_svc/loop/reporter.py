@@ -25,12 +25,12 @@ from lane_runner_svc.store import holds, messages, meta, supervision, tasks
 from lane_runner_svc.store.messages import Due
 from lane_runner_svc.work import outbox
 from lane_runner_svc.work.session import OUTBOX
-from lanewarden import span_names
 from lanewarden.build import Build
 from lanewarden.client import Stub
 from lanewarden.errors import Code, Reason, Refusal
 from lanewarden.loop_lag import LoopLag
 from lanewarden.store import Connection
+from lanewarden.telemetry import span_names
 from lanewarden.v1 import supervisor_service_pb2 as pb
 
 log = logging.getLogger(__name__)

@@ -22,9 +22,9 @@ from lane_runner_svc.runner import Runner
 from lane_runner_svc.store import contexts, tasks
 from lane_runner_svc.work import checkpoints
 from lane_runner_svc.work.session import WRITERS, AttemptRef
-from lanewarden import span_names
 from lanewarden.errors import Refusal
 from lanewarden.store import Connection
+from lanewarden.telemetry import span_names
 from lanewarden.v1.task_pb2 import TaskSpec
 from lanewarden.waiting import take_within
 

@@ -21,9 +21,9 @@ from lane_runner_svc.store.tasks import Reader
 from lane_runner_svc.work import checkpoints, telling
 from lane_runner_svc.work.attempts import current
 from lane_runner_svc.work.session import RUNNER, WRITERS, AttemptRef, Session
-from lanewarden import span_names
 from lanewarden.errors import Reason, invalid, refuse
 from lanewarden.records import replace
+from lanewarden.telemetry import span_names
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,9 +16,9 @@ from lane_runner_svc.work import telling
 from lane_runner_svc.work.attempts import current
 from lane_runner_svc.work.session import AttemptRef, Session
 from lane_runner_svc.work.timers import unpark
-from lanewarden import span_names
 from lanewarden.errors import Reason, Refusal, invalid, refuse
 from lanewarden.records import replace
+from lanewarden.telemetry import span_names
 from lanewarden.walltime import rfc3339
 
 HOLDS_PER_TASK_MAX = 100

@@ -18,10 +18,10 @@ from lane_runner_svc.core.task import Effect, Now, Step, Task
 from lane_runner_svc.store import audit, contexts, holds, messages, signals, tasks
 from lane_runner_svc.store.audit import Deed
 from lane_runner_svc.work import telling
-from lanewarden import span_names
 from lanewarden.hub import Topic
 from lanewarden.records import replace
 from lanewarden.store import Entity, UnitOfWork
+from lanewarden.telemetry import span_names
 
 QUEUE: Final = Topic("queue")
 OUTBOX: Final = Topic("outbox")

@@ -5,9 +5,8 @@ from __future__ import annotations
 from lane_runner_svc.core.holds import Hold, HoldState
 from lane_runner_svc.core.task import Task
 from lane_runner_svc.store.messages import StoredMessage
-from lanewarden import span_names
 from lanewarden.store import UnitOfWork
-from lanewarden.telemetry import Value
+from lanewarden.telemetry import Value, span_names
 
 
 def transition(uow: UnitOfWork, before: Task | None, after: Task, *, cause: str, generation: int) -> None:

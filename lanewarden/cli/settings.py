@@ -41,6 +41,6 @@ def collector() -> TelemetrySettings:
     Raises:
         ConfigInvalid: a variable says something that cannot be.
     """
-    from lanewarden import otel_variables  # which takes a while, and few commands need
+    from lanewarden.telemetry import variables as otel_variables  # which takes a while, and few commands need
 
     return otel_variables.load(os.environ, os.environ.get("OTEL_EXPORTER_OTLP_ENDPOINT", ""))

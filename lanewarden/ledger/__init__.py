@@ -5,7 +5,7 @@ from __future__ import annotations
 from lanewarden.ledger.findings import Finding, FindingKind, Share, Thresholds
 from lanewarden.ledger.ledger import ENTITIES_MAX, WINDOWS_SECONDS, WriteLedger, WriteRate, Written, rates_of
 from lanewarden.ledger.windows import STEPS
-from lanewarden.telemetry_names import OTHER
+from lanewarden.telemetry.metric_names import OTHER
 
 __all__ = [
     "ENTITIES_MAX",

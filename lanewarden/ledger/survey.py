@@ -9,7 +9,7 @@ from typing import Final
 
 from lanewarden.ledger.findings import Entity, Finding, FindingKind, Share, Thresholds
 from lanewarden.ledger.windows import STEP_MS, STEPS, Key
-from lanewarden.telemetry_names import OTHER
+from lanewarden.telemetry.metric_names import OTHER
 
 WINDOW_SECONDS: Final = 10
 BURST_SECONDS: Final = 2

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 
-from lanewarden.telemetry_names import NONE, ORIGINS_MAX, OTHER
+from lanewarden.telemetry.metric_names import NONE, ORIGINS_MAX, OTHER
 
 Series = tuple[str, str, str]
 """Entity kind, emitter, origin; ``none`` where there is none."""

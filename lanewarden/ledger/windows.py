@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 from lanewarden.ledger.totals import Series, Totals
-from lanewarden.telemetry_names import OTHER
+from lanewarden.telemetry.metric_names import OTHER
 
 STEPS: Final = 20
 """Steps of a window, the one that has not ended included."""

@@ -11,7 +11,7 @@ from grpc.aio import InternalError, ServicerContext
 
 from lanewarden.errors import Code, Refusal
 from lanewarden.telemetry import Telemetry
-from lanewarden.telemetry_names import RPC_SERVER_CALL_DURATION
+from lanewarden.telemetry.metric_names import RPC_SERVER_CALL_DURATION
 
 Run = Callable[[bytes, ServicerContext[bytes, bytes]], Awaitable[Any]]
 

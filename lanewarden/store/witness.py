@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 from lanewarden.errors import Refusal
-from lanewarden.span_names import COMMIT, UNIT
 from lanewarden.store.names import Emitter, Entity
 from lanewarden.store.unit import Told
 from lanewarden.telemetry import Past, Telemetry, Value, is_kept
-from lanewarden.telemetry_names import STORE_COMMIT_DURATION, STORE_UNIT_DURATION
+from lanewarden.telemetry.metric_names import STORE_COMMIT_DURATION, STORE_UNIT_DURATION
+from lanewarden.telemetry.span_names import COMMIT, UNIT
 
 log = logging.getLogger(__name__)
 

@@ -11,12 +11,11 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Final, Protocol, TypeVar
 
-from lanewarden import span_names
 from lanewarden.errors import Reason, Refusal
 from lanewarden.hub import Subscription, Topic
 from lanewarden.records import replace
 from lanewarden.store import Entity
-from lanewarden.telemetry import Value
+from lanewarden.telemetry import Value, span_names
 from lanewarden.waiting import take_within
 from lanewarden.walltime import rfc3339
 from supervisor_svc import emitters

@@ -5,11 +5,10 @@ from __future__ import annotations
 import logging
 from typing import Final
 
-from lanewarden import span_names
 from lanewarden.errors import Refusal
 from lanewarden.hub import Subscription
 from lanewarden.store import Entity
-from lanewarden.telemetry import Span, Value
+from lanewarden.telemetry import Span, Value, span_names
 from lanewarden.waiting import take_within
 from supervisor_svc import emitters
 from supervisor_svc.core.notify import TRIES_MAX, backoff_seconds

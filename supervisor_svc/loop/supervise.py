@@ -14,11 +14,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
-from lanewarden import span_names
 from lanewarden.errors import Reason, Refusal
 from lanewarden.hub import Topic
 from lanewarden.store import Entity
-from lanewarden.telemetry import Value
+from lanewarden.telemetry import Value, span_names
 from lanewarden.v1 import task_pb2
 from supervisor_svc import emitters
 from supervisor_svc.core.arms import Action, choose

@@ -6,9 +6,8 @@ import logging
 from collections.abc import Sequence
 from functools import partial
 
-from lanewarden import span_names
 from lanewarden.errors import Refusal
-from lanewarden.telemetry import Value
+from lanewarden.telemetry import Value, span_names
 from lanewarden.waiting import take_within
 from supervisor_svc import emitters
 from supervisor_svc.core.leases import Lease

@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import fields
 from typing import Any, Final
 
-from lanewarden import span_names
 from lanewarden.store import Connection, Row, UnitOfWork
-from lanewarden.telemetry import Value
+from lanewarden.telemetry import Value, span_names
 from supervisor_svc.core.filing import OF_RUNNER, Filing, Stage
 
 _COLUMNS = tuple(field.name for field in fields(Filing))

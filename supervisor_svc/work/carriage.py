@@ -12,8 +12,8 @@ from collections.abc import Iterable
 from functools import partial
 from typing import Final
 
-from lanewarden import span_names
 from lanewarden.errors import Reason, Refusal
+from lanewarden.telemetry import span_names
 from lanewarden.v1 import lane_runner_service_pb2 as runner_pb
 from lanewarden.v1 import supervisor_service_pb2 as pb
 from supervisor_svc.core.delivery import Outcome, judge

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from lanewarden import span_names
 from lanewarden.errors import Reason, Refusal, refuse
 from lanewarden.hub import Topic
 from lanewarden.store import Connection
-from lanewarden.telemetry import Value
+from lanewarden.telemetry import Value, span_names
 from lanewarden.v1 import escalation_pb2, task_pb2
 from lanewarden.v1 import lane_runner_service_pb2 as runner_pb
 from supervisor_svc.core.holds import Actor, HoldView, KnownRuling, Ruling, check_ack, check_ruling

@@ -7,9 +7,9 @@ import logging
 from dataclasses import dataclass, field
 from typing import Final
 
-from lanewarden import span_names
 from lanewarden.errors import Refusal
 from lanewarden.store import Connection, Entity
+from lanewarden.telemetry import span_names
 from supervisor_svc import emitters
 from supervisor_svc.core.delivery import Outcome, judge
 from supervisor_svc.store import outbox, runners

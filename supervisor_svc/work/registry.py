@@ -6,11 +6,10 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
-from lanewarden import span_names
 from lanewarden.errors import Reason, invalid, refuse
 from lanewarden.hub import Topic
 from lanewarden.records import replace
-from lanewarden.telemetry import Value
+from lanewarden.telemetry import Value, span_names
 from supervisor_svc.core import leases
 from supervisor_svc.core.leases import GENERATION_MAX, Timing, Verdict
 from supervisor_svc.store import runners

@@ -10,8 +10,8 @@ import pytest
 from lane_runner_svc.core.task import Exit, ExitKind
 from lane_runner_svc.store import messages
 from lane_runner_svc.work import telling
-from lanewarden.span_names import HOLD_TRANSITION, MESSAGE_ACKNOWLEDGED, TASK_TRANSITION
 from lanewarden.telemetry import Past, within
+from lanewarden.telemetry.span_names import HOLD_TRANSITION, MESSAGE_ACKNOWLEDGED, TASK_TRANSITION
 from tests.heard import Heard
 from tests.runner_kit import RunnerKit, make_runner
 

@@ -13,10 +13,10 @@ from sqlite_utils import Database, Migrations
 from lanewarden.clock import Clock as ClockLike
 from lanewarden.clock import SystemClock
 from lanewarden.ledger import WriteLedger
-from lanewarden.span_names import COMMIT, UNIT
 from lanewarden.store import Emitter, Entity, Store, UnitOfWork
 from lanewarden.store.witness import HOLDS_MAX, Witness, _Hold
 from lanewarden.telemetry import TRACEPARENT, within
+from lanewarden.telemetry.span_names import COMMIT, UNIT
 from tests.heard import Heard
 from tests.ledger_checks import FakeClock
 

@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from lane_runner_svc.config import RunnerConfig
-from lanewarden import config, otel_variables
+from lanewarden import config
+from lanewarden.telemetry import variables as otel_variables
 from supervisor_svc.config import SupervisorConfig
 from tests.deploy import tools
 from tests.deploy.staging import SERVICES

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from lanewarden.errors import Reason
-from lanewarden.span_attributes import SPAN_ATTRIBUTES
-from lanewarden.span_names import SPANS
-from lanewarden.telemetry_names import METRICS, Kind, prometheus_label
+from lanewarden.telemetry.metric_names import METRICS, Kind, prometheus_label
+from lanewarden.telemetry.span_attributes import SPAN_ATTRIBUTES
+from lanewarden.telemetry.span_names import SPANS
 from tests.deploy import tools
 from tests.unit.test_docs import SERVICES
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from lanewarden import span_names
+from lanewarden.telemetry import span_names
 from lanewarden.v1 import operator_service_pb2 as pb
 from tests.deploy import tools
 from tests.deploy.staging import Client, Staging

@@ -11,10 +11,10 @@ from typing import Any, Final
 
 import pytest
 
-from lanewarden import telemetry_names as names
 from lanewarden.auth import Role
 from lanewarden.errors import Reason, Refusal
-from lanewarden.telemetry_names import BY_NAME, METRICS, On
+from lanewarden.telemetry import metric_names as names
+from lanewarden.telemetry.metric_names import BY_NAME, METRICS, On
 from lanewarden.v1 import lane_runner_service_pb2 as runner_pb
 from lanewarden.v1 import operator_service_pb2 as pb
 from lanewarden.v1 import worker_service_pb2 as worker_pb

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from lanewarden import span_names
 from lanewarden.errors import Reason
+from lanewarden.telemetry import span_names
 from lanewarden.v1 import escalation_pb2
 from lanewarden.v1 import operator_service_pb2 as operator_pb
 from lanewarden.v1 import worker_service_pb2 as worker_pb

@@ -8,11 +8,12 @@ from dataclasses import replace
 import pytest
 
 from lane_runner_svc.store import gauges
-from lanewarden import durations, otel_metrics, otel_variables
 from lanewarden.ledger import totals, windows
-from lanewarden.span_attributes import SPAN_ATTRIBUTES
-from lanewarden.span_names import SPANS
-from lanewarden.telemetry_names import METRICS, Kind, Metric
+from lanewarden.telemetry import durations, otel_metrics
+from lanewarden.telemetry import variables as otel_variables
+from lanewarden.telemetry.metric_names import METRICS, Kind, Metric
+from lanewarden.telemetry.span_attributes import SPAN_ATTRIBUTES
+from lanewarden.telemetry.span_names import SPANS
 from supervisor_svc.work import presence
 from tests import metric_checks as checks
 

@@ -12,10 +12,10 @@ import pytest
 
 from lanewarden.cli import doctor
 from lanewarden.config import ConfigInvalid
-from lanewarden.otel_metrics import OtelMetrics
-from lanewarden.otel_variables import ENDPOINT_DEFAULT, VARIABLES, drop_unset, load
 from lanewarden.telemetry import OFF, TelemetrySettings, configure
-from lanewarden.telemetry_names import LOOP_LAG
+from lanewarden.telemetry.metric_names import LOOP_LAG
+from lanewarden.telemetry.otel_metrics import OtelMetrics
+from lanewarden.telemetry.variables import ENDPOINT_DEFAULT, VARIABLES, drop_unset, load
 from tests.otlp import Receiver
 from tests.ports import free_port
 

@@ -14,9 +14,9 @@ import pytest
 
 from lanewarden import client
 from lanewarden.errors import Refusal
-from lanewarden.otel import OtelTelemetry
 from lanewarden.server import Server
 from lanewarden.telemetry import OFF, TRACEPARENT, TelemetrySettings, configure, valid_traceparent
+from lanewarden.telemetry.otel import OtelTelemetry
 from tests import echo_service as echo
 from tests.otlp import Receiver
 from tests.ports import free_port

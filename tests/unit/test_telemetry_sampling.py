@@ -12,10 +12,10 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.sampling import ALWAYS_ON, Decision, ParentBased, Sampler, SamplingResult
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
-from lanewarden import otel_sampling
-from lanewarden.otel import OtelTelemetry
-from lanewarden.otel_sampling import ALL, Sampling
 from lanewarden.telemetry import TRACEPARENT, TelemetrySettings, is_kept, valid_traceparent
+from lanewarden.telemetry import sampling as otel_sampling
+from lanewarden.telemetry.otel import OtelTelemetry
+from lanewarden.telemetry.sampling import ALL, Sampling
 from tests.ports import free_port
 
 SAMPLERS: Final = (

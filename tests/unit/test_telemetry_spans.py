@@ -13,7 +13,7 @@ from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import Link, SpanContext, SpanKind, TraceFlags
 from opentelemetry.trace.status import Status, StatusCode
 
-from lanewarden.otel_spans import INTERNAL, SERVER, Exporter, KeptSpan
+from lanewarden.telemetry.spans import INTERNAL, SERVER, Exporter, KeptSpan
 from tests.ports import free_port
 
 RESOURCE = Resource.create({"service.name": "test"})

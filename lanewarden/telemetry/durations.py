@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from lanewarden.telemetry_names import OTHER, Kind, Metric
+from lanewarden.telemetry.metric_names import OTHER, Kind, Metric
 
 SERIES_MAX: Final = 1_000
 """Sets of attribute values that are told apart; whatever comes later is one more."""

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from lanewarden import telemetry_names as names
 from lanewarden.ledger import FindingKind, WriteLedger
 from lanewarden.loop_lag import LoopLag
 from lanewarden.store import Store
 from lanewarden.telemetry import Read, Telemetry
+from lanewarden.telemetry import metric_names as names
 
 
 def observe(telemetry: Telemetry, store: Store, ledger: WriteLedger, readings: Mapping[str, Read]) -> None:

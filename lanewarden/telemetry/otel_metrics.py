@@ -21,12 +21,12 @@ from opentelemetry.sdk.metrics.export import AggregationTemporality, HistogramDa
 from opentelemetry.sdk.resources import OTELResourceDetector, Resource
 
 from lanewarden.build import released
-from lanewarden.collector import METRICS, Contact
-from lanewarden.durations import Durations, Recorded
 from lanewarden.errors import Refusal
 from lanewarden.records import replace
 from lanewarden.telemetry import Read, Telemetry, TelemetrySettings
-from lanewarden.telemetry_names import BY_NAME, Kind, Metric
+from lanewarden.telemetry.collector import METRICS, Contact
+from lanewarden.telemetry.durations import Durations, Recorded
+from lanewarden.telemetry.metric_names import BY_NAME, Kind, Metric
 
 log = logging.getLogger(__name__)
 

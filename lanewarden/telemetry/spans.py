@@ -19,8 +19,8 @@ from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import SpanContext, TraceFlags
 
-from lanewarden.collector import Contact
 from lanewarden.telemetry import Value
+from lanewarden.telemetry.collector import Contact
 
 INTERNAL: Final = trace_pb2.Span.SPAN_KIND_INTERNAL
 SERVER: Final = trace_pb2.Span.SPAN_KIND_SERVER

@@ -16,11 +16,7 @@ from typing import Final, Self, cast
 from opentelemetry.sdk.trace import ReadableSpan, SpanLimits, TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor
 
-from lanewarden.collector import SPANS, Contact
 from lanewarden.errors import Code, Refusal
-from lanewarden.otel_metrics import OtelMetrics
-from lanewarden.otel_sampling import Sampling
-from lanewarden.otel_spans import CLIENT, CONSUMER, INTERNAL, SERVER, Exporter, KeptSpan, OneLineExporter
 from lanewarden.telemetry import (
     TRACEPARENT,
     Continued,
@@ -32,6 +28,10 @@ from lanewarden.telemetry import (
     is_kept,
     valid_traceparent,
 )
+from lanewarden.telemetry.collector import SPANS, Contact
+from lanewarden.telemetry.otel_metrics import OtelMetrics
+from lanewarden.telemetry.sampling import Sampling
+from lanewarden.telemetry.spans import CLIENT, CONSUMER, INTERNAL, SERVER, Exporter, KeptSpan, OneLineExporter
 
 # The refusals that are the server's fault; the others are answers, and a trace that shows them red is noise.
 _FAULTS: Final = frozenset({Code.DEADLINE_EXCEEDED, Code.UNIMPLEMENTED, Code.INTERNAL, Code.UNAVAILABLE})

@@ -10,9 +10,8 @@ from collections.abc import Iterator, Mapping, MutableMapping
 from dataclasses import dataclass
 from typing import Final
 
-from lanewarden import otel_checks as checks
 from lanewarden.config import ConfigInvalid
-from lanewarden.telemetry import TelemetrySettings
+from lanewarden.telemetry import TelemetrySettings, checks
 
 ENDPOINT_DEFAULT: Final = "http://localhost:4317"
 """Where an exporter sends that was asked for by name, without an endpoint."""

@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Protocol, Self
 
 if TYPE_CHECKING:
-    from lanewarden.durations import Durations
+    from lanewarden.telemetry.durations import Durations
 
 Read = Callable[[], Iterable[tuple[float, tuple[str, ...]]]]
 """What reads a metric: values, each with those of the metric's attributes, in their order. Called on a thread of its own."""
@@ -34,7 +34,7 @@ class TelemetrySettings:
     turns them off, and nothing is sent without any.
 
     Everything else (sampling, headers, timeouts) the SDK reads from its own ``OTEL_*`` variables, which
-    :mod:`lanewarden.otel_variables` has checked.
+    :mod:`lanewarden.telemetry.variables` has checked.
     """
 
     endpoint: str = ""
@@ -120,7 +120,7 @@ class Past:
 
 
 class Telemetry:
-    """Telemetry that is off; :class:`lanewarden.otel.OtelTelemetry` is the other kind."""
+    """Telemetry that is off; :class:`lanewarden.telemetry.otel.OtelTelemetry` is the other kind."""
 
     enabled = False
 
@@ -212,10 +212,10 @@ def configure(service_name: str, instance_id: str, settings: TelemetrySettings) 
     if not (settings.traces or settings.metrics):
         return OFF
     if not settings.traces:
-        from lanewarden.otel_metrics import OtelMetrics
+        from lanewarden.telemetry.otel_metrics import OtelMetrics
 
         return OtelMetrics(service_name, instance_id, settings)
-    from lanewarden.otel import OtelTelemetry
+    from lanewarden.telemetry.otel import OtelTelemetry
 
     return OtelTelemetry(service_name, instance_id, settings)
 
