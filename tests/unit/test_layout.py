@@ -17,7 +17,7 @@ MODULES = [path.relative_to(ROOT) for path in EVERYTHING if GENERATED not in pat
 SHARED_CORE = [
     Path("lanewarden") / name
     for name in (
-        *("errors.py", "records.py", "rulings.py", "telemetry_names.py", "walltime.py"),
+        *("errors.py", "records.py", "rulings.py", "telemetry/metric_names.py", "walltime.py"),
         *("ledger/book.py", "ledger/findings.py", "ledger/survey.py", "ledger/totals.py", "ledger/windows.py"),
     )
 ]
