@@ -70,14 +70,11 @@ def _is_map(field: FieldDescriptor) -> bool:
 
 
 class Forge:
-    """Makes requests of a message type; ``known`` is what a valid one is made of. With ``values_max`` a field gets so many
-    of the hostile values of its type, others each time.
-    """
+    """Makes requests of a message type; ``known`` is what a valid one is made of."""
 
-    def __init__(self, random: Random, known: Known, values_max: int | None = None) -> None:
+    def __init__(self, random: Random, known: Known) -> None:
         self.random = random
         self.known = known
-        self.values_max = values_max
 
     def valid(self, descriptor: Descriptor, depth: int = 0) -> Any:
         """A message that a server may well accept."""
@@ -107,10 +104,7 @@ class Forge:
     def _field_by_field(self, descriptor: Descriptor) -> Iterator[bytes]:
         for path in _paths(descriptor):
             field = path[-1]
-            values = _hostile_values(field)
-            if self.values_max is not None and len(values) > self.values_max:
-                values = self.random.sample(values, self.values_max)
-            for value in values:
+            for value in _hostile_values(field):
                 message = self.valid(descriptor)
                 self._set(self._at(message, path[:-1]), field, value, alone=True)
                 yield message.SerializeToString()

@@ -51,6 +51,7 @@ class RealStage(Stage):
     """
 
     wall_ahead_ms = 0
+    clocks_apart_ms_max = 100  # the wall clock is read last, and a machine may be busy
     rest_seconds = 0.1
 
     def __init__(self, directory: Path, kill: Callable[[int], str | None], *, through: str = SERVICE) -> None:

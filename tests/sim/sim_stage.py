@@ -136,6 +136,7 @@ class SimStage(Stage):
 
     argv = ("true",)
     wall_ahead_ms = WALL_MS_AT_START
+    clocks_apart_ms_max = 0
     rest_seconds = 1.0
 
     def __init__(self, directory: Path, loop: VirtualLoop, death: Death | None, seed: int = 0) -> None:

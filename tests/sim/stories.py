@@ -18,8 +18,8 @@ from tests.sim.virtual import VirtualLoop
 from tests.stories.sight import SERVICES
 
 S = TypeVar("S", bound=SimStage)
-EVERY_POINT = 50
-"""In the default suite one in fifty of the commit points: just before some commits and just after others."""
+EVERY_POINT = 25
+"""In the default suite one in twenty-five of the commit points: just before some commits and just after others."""
 
 
 def play(

@@ -54,6 +54,8 @@ class Stage(Sight, ABC):
 
     wall_ahead_ms: int
     """How far the runner's wall clock is ahead of its steady one; nobody sets it."""
+    clocks_apart_ms_max: int
+    """How much time may pass between the reading of one clock and of the other."""
     rest_seconds: float
     """How long a worker waits before it asks again for something that was refused."""
     argv: tuple[str, ...]
